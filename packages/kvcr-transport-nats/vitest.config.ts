@@ -1,0 +1,3 @@
+import { packageTests } from "../../tools/config/vitest.js";
+
+export default packageTests();
