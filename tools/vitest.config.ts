@@ -1,3 +1,3 @@
 import { packageTests } from "./config/vitest.js";
 
-export default packageTests();
+export default packageTests({ include: ["**/*.test.ts"] });

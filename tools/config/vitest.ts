@@ -1,8 +1,14 @@
 /**
- * The test settings every package shares. Sibling packages are read from their
- * sources (the `kvcr-source` export condition), so tests never need a build.
+ * The test settings every package shares.
+ *
+ * Sibling packages are read from their sources (the `kvcr-source` export
+ * condition), so tests never need a build. What the bootstrap fetched is in the
+ * tests' environment: `KVCR_NIXL_LIBRARY` and `KVCR_NATS_SERVER` are paths, and
+ * absent where the part was skipped.
  */
+import { readFileSync } from "node:fs";
 import { defineConfig, type ViteUserConfig } from "vitest/config";
+import { stateFile } from "../bootstrap/lib/paths.mjs";
 
 const conditions = ["kvcr-source", "module", "node", "development|production"];
 
@@ -18,10 +24,28 @@ export function packageTests(
 			environment: "node",
 			pool: "forks",
 			execArgv: ["--conditions=kvcr-source"],
+			env: { ...bootstrapped(), ...chosen() },
 			testTimeout: 20_000,
 			hookTimeout: 20_000,
 			teardownTimeout: 10_000,
 			...test,
 		},
 	});
+}
+
+/** What the last bootstrap found, by environment variable. */
+function bootstrapped(): Record<string, string> {
+	try {
+		return JSON.parse(readFileSync(stateFile, "utf8")).env ?? {};
+	} catch {
+		return {};
+	}
+}
+
+/** What whoever runs the tests has set wins over what the bootstrap found. */
+function chosen(): Record<string, string> {
+	const own: Record<string, string> = {};
+	for (const [name, value] of Object.entries(process.env))
+		if (name.startsWith("KVCR_") && value !== undefined) own[name] = value;
+	return own;
 }
