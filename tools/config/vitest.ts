@@ -8,7 +8,9 @@
  */
 import { readFileSync } from "node:fs";
 import { defineConfig, type ViteUserConfig } from "vitest/config";
-import { stateFile } from "../bootstrap/lib/paths.mjs";
+
+/** Where the bootstrap leaves word of what it found. */
+const stateFile = new URL("../../.cache/bootstrap.json", import.meta.url);
 
 const conditions = ["kvcr-source", "module", "node", "development|production"];
 

@@ -1,0 +1,135 @@
+/**
+ * Packs every published package as it would be released and checks the archive: what is in it, its
+ * `exports` (publint), and that its types resolve in Node's two module systems and in bundlers (are the
+ * types wrong). Writes a report with three tests per package to `KVCR_TEST_REPORT`.
+ */
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { publint } from "publint";
+import { formatMessage } from "publint/utils";
+import { run, tail } from "../bootstrap/lib/exec.mjs";
+import { cache, root } from "../bootstrap/lib/paths.mjs";
+import { packageFolders } from "./steps.mjs";
+
+const TOOL_TIMEOUT_MS = 60_000;
+
+const work = join(cache, "pack");
+rmSync(work, { recursive: true, force: true });
+mkdirSync(work, { recursive: true });
+
+/** @type {import("./tally.mjs").FileReport[]} */
+const testResults = [];
+for (const folder of packageFolders) testResults.push(await check(folder));
+
+const reportFile = process.env.KVCR_TEST_REPORT;
+if (reportFile !== undefined)
+	writeFileSync(reportFile, JSON.stringify({ testResults }));
+if (testResults.some(({ status }) => status !== "passed")) process.exitCode = 1;
+
+/**
+ * @param {string} folder
+ * @returns {Promise<import("./tally.mjs").FileReport>}
+ */
+async function check(folder) {
+	const name = basename(folder);
+	const tarball = join(work, `${name}.tgz`);
+	/** @type {import("./tally.mjs").FileReport["assertionResults"]} */
+	const assertionResults = [];
+	/** @param {string} title @param {string[]} problems */
+	const take = (title, problems) => {
+		for (const problem of problems)
+			console.log(`${name}: ${title}: ${problem}`);
+		assertionResults.push({
+			title: `${name}: ${title}`,
+			status: problems.length === 0 ? "passed" : "failed",
+		});
+	};
+	const packed = await tool("pnpm", ["pack", "--out", tarball], folder);
+	if (packed.length > 0) take("packs", packed);
+	else {
+		take("has what it should in its archive", await contents(tarball));
+		take("publint", await lintExports(folder, tarball));
+		take(
+			"are the types wrong",
+			await tool(
+				"attw",
+				// The old resolution without `exports` cannot see subpaths; nothing that runs on Node 20 needs it.
+				["--profile", "node16", "--format", "ascii", "--no-emoji", tarball],
+				".",
+			),
+		);
+	}
+	const passed = assertionResults.every(({ status }) => status === "passed");
+	return { name, status: passed ? "passed" : "failed", assertionResults };
+}
+
+/**
+ * @param {string} tarball
+ * @returns {Promise<string[]>}
+ */
+async function contents(tarball) {
+	const list = await run("tar", ["-tzf", tarball], {
+		timeoutMs: TOOL_TIMEOUT_MS,
+	});
+	const manifest = await run(
+		"tar",
+		["-xzOf", tarball, "package/package.json"],
+		{
+			timeoutMs: TOOL_TIMEOUT_MS,
+		},
+	);
+	if (list.code !== 0 || manifest.code !== 0)
+		return [`cannot be read: ${tail(list.output)}${tail(manifest.output)}`];
+	const files = list.output.trim().split("\n");
+	const problems = ["README.md", "LICENSE"]
+		.filter((file) => !files.includes(`package/${file}`))
+		.map((file) => `lacks ${file}`);
+	for (const word of ["workspace:", "catalog:", "kvcr-source"])
+		if (manifest.output.includes(word))
+			problems.push(
+				`package.json mentions ${word}, which means nothing outside this repository`,
+			);
+	for (const file of files)
+		if (/\.tsbuildinfo$|\.test\.|(^|\/)\.(cache|turbo)\//.test(file))
+			problems.push(`carries ${file}`);
+	return problems;
+}
+
+/**
+ * @param {string} folder
+ * @param {string} tarball
+ * @returns {Promise<string[]>}
+ */
+async function lintExports(folder, tarball) {
+	const bytes = readFileSync(tarball);
+	const { messages, pkg } = await publint({
+		pkgDir: join(root, folder),
+		pack: {
+			tarball: bytes.buffer.slice(
+				bytes.byteOffset,
+				bytes.byteOffset + bytes.byteLength,
+			),
+		},
+		strict: true,
+		level: "warning",
+	});
+	return messages.map(
+		(message) => formatMessage(message, pkg, { color: false }) ?? message.code,
+	);
+}
+
+/**
+ * The last lines of a program's output when it failed; nothing when it went well.
+ *
+ * @param {string} program
+ * @param {string[]} args
+ * @param {string} cwd
+ * @returns {Promise<string[]>}
+ */
+async function tool(program, args, cwd) {
+	const { code, output } = await run(program, args, {
+		cwd: join(root, cwd),
+		timeoutMs: TOOL_TIMEOUT_MS,
+	});
+	return code === 0 ? [] : [tail(output, 40)];
+}
