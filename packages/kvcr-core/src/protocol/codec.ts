@@ -1,0 +1,87 @@
+/**
+ * MessagePack in and out, with integers kept to all 64 bits and every allocation bounded by the bytes received.
+ *
+ * `@msgpack/msgpack` does the work: no dependencies, no native part, no code generation, and no built-in extension
+ * types that construct objects by name (which rules out the faster msgpackr for bytes from strangers). It is handed
+ * only bytes that passed {@link structureFault}.
+ */
+import { Decoder, Encoder } from "@msgpack/msgpack";
+import { MAX_CONTROL_MESSAGE_BYTES } from "../ports/control-channel.js";
+import { FieldViolation } from "./errors.js";
+import { MAX_NESTING } from "./limits.js";
+import { structureFault } from "./structure.js";
+
+/** What is encoded: plain values, `undefined` nowhere. */
+export type WireValue =
+	| null
+	| boolean
+	| number
+	| bigint
+	| string
+	| Uint8Array
+	| readonly WireValue[]
+	| { readonly [field: string]: WireValue };
+
+/** One MessagePack map as built and read here. */
+export type WireMap = { [field: string]: WireValue };
+
+const encoder = new Encoder({ useBigInt64: true, maxDepth: MAX_NESTING });
+const decoder = new Decoder({ useBigInt64: true });
+
+/** Encodes a map. Integers take the shortest form if bigints went through {@link shortest}. */
+export function pack(value: WireMap): Uint8Array {
+	return encoder.encode(value);
+}
+
+/**
+ * Decodes one map. Integers come as number, or as bigint when they were sent in eight bytes, whatever their value.
+ * Binary fields are views of `bytes`.
+ * @throws FieldViolation for anything but a well-formed map of at most 1 MiB.
+ */
+export function unpack(bytes: Uint8Array): Record<string, unknown> {
+	if (bytes.byteLength > MAX_CONTROL_MESSAGE_BYTES) {
+		throw new FieldViolation(
+			"length",
+			bytes.byteLength,
+			`at most ${MAX_CONTROL_MESSAGE_BYTES} bytes`,
+		);
+	}
+	const fault = structureFault(bytes);
+	if (fault !== undefined)
+		throw new FieldViolation(
+			"bytes",
+			bytes,
+			`well-formed MessagePack (${fault})`,
+		);
+	let value: unknown;
+	try {
+		value = decoder.decode(bytes);
+	} catch (error) {
+		// Left to the decoder: the map key "__proto__", which it refuses.
+		throw new FieldViolation(
+			"bytes",
+			bytes,
+			`decodable (${error instanceof Error ? error.message : String(error)})`,
+		);
+	}
+	if (!isWireMap(value)) throw new FieldViolation("message", value, "a map");
+	return value;
+}
+
+/** The number with the value of a bigint where a number holds it exactly: such integers are encoded in fewer bytes. */
+export function shortest(value: bigint): number | bigint {
+	return value >= MIN_SAFE && value <= MAX_SAFE ? Number(value) : value;
+}
+
+const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
+const MIN_SAFE = BigInt(Number.MIN_SAFE_INTEGER);
+
+/** Whether a decoded value is a map. */
+export function isWireMap(value: unknown): value is Record<string, unknown> {
+	return (
+		typeof value === "object" &&
+		value !== null &&
+		!Array.isArray(value) &&
+		!(value instanceof Uint8Array)
+	);
+}
