@@ -1,7 +1,10 @@
 /** Prints what a bootstrap came to, a line per part. */
 
-/** @param {readonly import("./lib/part.mjs").PartResult[]} parts */
-export function report(parts) {
+/**
+ * @param {readonly import("./lib/part.mjs").PartResult[]} parts
+ * @param {(line: string) => void} [print]
+ */
+export function report(parts, print = console.log) {
 	for (const { name, status, detail } of parts)
-		console.log(`  ${status.padEnd(7)} ${name.padEnd(14)} ${detail}`);
+		print(`  ${status.padEnd(7)} ${name.padEnd(14)} ${detail}`);
 }

@@ -25,7 +25,6 @@ export function packageTests(
 			include: ["test/**/*.test.ts"],
 			environment: "node",
 			pool: "forks",
-			execArgv: ["--conditions=kvcr-source"],
 			env: { ...bootstrapped(), ...chosen() },
 			testTimeout: 20_000,
 			hookTimeout: 20_000,
