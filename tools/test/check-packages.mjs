@@ -48,7 +48,7 @@ async function check(folder) {
 	if (packed.length > 0) take("packs", packed);
 	else {
 		take("has what it should in its archive", await contents(tarball));
-		take("publint", await lintExports(folder, tarball));
+		take("publint", await lintExports(tarball));
 		take(
 			"are the types wrong",
 			await tool(
@@ -96,14 +96,12 @@ async function contents(tarball) {
 }
 
 /**
- * @param {string} folder
  * @param {string} tarball
  * @returns {Promise<string[]>}
  */
-async function lintExports(folder, tarball) {
+async function lintExports(tarball) {
 	const bytes = readFileSync(tarball);
 	const { messages, pkg } = await publint({
-		pkgDir: join(root, folder),
 		pack: {
 			tarball: bytes.buffer.slice(
 				bytes.byteOffset,
