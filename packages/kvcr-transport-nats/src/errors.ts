@@ -1,0 +1,29 @@
+/** Errors of this transport, beside those of `kvcr-core`. */
+import { KvcrError, showValue } from "kvcr-core";
+
+/** No usable connection to a NATS server: unreachable, refused the credentials, or did not answer in time. */
+export class NatsConnectionError extends KvcrError {
+	constructor(operation: string, reason: string, options?: ErrorOptions) {
+		super("ERR_KVCR_NATS_CONNECTION", `${operation}: ${reason}`, options);
+	}
+}
+
+/** The server's permissions do not allow a subscription this object needs. See `docs/security.md` for the exact list. */
+export class NatsPermissionError extends KvcrError {
+	/** The subject that may not be read. */
+	readonly subject: string;
+	constructor(operation: string, subject: string, options?: ErrorOptions) {
+		super(
+			"ERR_KVCR_NATS_PERMISSION",
+			`${operation}: the server does not permit a subscription to ${showValue(subject)}`,
+			options,
+		);
+		this.subject = subject;
+	}
+}
+
+/** The text of anything thrown, for a log line or a cause. */
+export function reasonOf(error: unknown): string {
+	if (error instanceof Error) return error.message || error.name;
+	return error === undefined ? "no reason was given" : String(error);
+}

@@ -1,0 +1,429 @@
+/**
+ * A connection to NATS that outlives single connections: it knows whether it is up, keeps its subscriptions alive over
+ * reconnects, and replaces a connection of its own that the client gave up. Over a caller's connection it does the same
+ * but never closes it.
+ */
+import type { Clock, Logger, Timer } from "kvcr-core";
+import { AlreadyStartedError, ClosedError } from "kvcr-core";
+import type { Dialed } from "./dial.js";
+import {
+	NatsConnectionError,
+	NatsPermissionError,
+	reasonOf,
+} from "./errors.js";
+import {
+	type NatsLike,
+	type NatsLikeMessage,
+	type NatsLikeSubscription,
+	statusKind,
+	stopStatus,
+} from "./nats-like.js";
+
+/**
+ * `idle` → `connecting` → `up` ⇄ `down`; `closed` from anywhere. In `down` either the client or this link is dialing.
+ */
+export type LinkState = "idle" | "connecting" | "up" | "down" | "closed";
+
+const MOVES: Readonly<Record<LinkState, readonly LinkState[]>> = {
+	idle: ["connecting", "closed"],
+	connecting: ["up", "idle", "closed"],
+	up: ["down", "closed"],
+	down: ["up", "closed"],
+	closed: [],
+};
+
+/** Told about every change between `up` and anything else. */
+export interface LinkObserver {
+	linkUp(): void;
+	linkDown(): void;
+}
+
+/** Where connections come from. */
+export type LinkSource =
+	| { readonly kind: "borrowed"; readonly connection: NatsLike }
+	| {
+			readonly kind: "own";
+			readonly dial: (
+				timeoutMs: number,
+				signal: AbortSignal,
+			) => Promise<Dialed>;
+	  };
+
+/** A subscription that survives connections. */
+export interface LinkSubscription {
+	readonly subject: string;
+	/** Why the server refused it, while it does. It is tried again every few seconds. */
+	readonly refusal: Error | undefined;
+	unsubscribe(): void;
+}
+
+/** How long between attempts to renew what the server refused or the client gave up, in milliseconds. */
+const RETRY_MS = { first: 250, longest: 5_000 } as const;
+
+/** See the file comment. */
+export class Link {
+	private current: LinkState = "idle";
+	private connection: NatsLike | undefined;
+	private dialed: Dialed | undefined;
+	private statuses: AsyncIterable<{ readonly type: string }> | undefined;
+	private readonly observers = new Set<LinkObserver>();
+	private readonly subscriptions = new Set<Registered>();
+	private readonly ending = new AbortController();
+	private retry: Timer | undefined;
+	private retryMs: number = RETRY_MS.first;
+	private lastMaxPayload = 1 << 20;
+	/** Times the link came up again after being down. */
+	reconnects = 0;
+	/** Publications the server refused for lack of permission (it says so without naming the message). */
+	permissionViolations = 0;
+
+	constructor(
+		private readonly source: LinkSource,
+		private readonly clock: Clock,
+		private readonly logger: Logger,
+		private readonly connectTimeoutMs: number,
+	) {}
+
+	get state(): LinkState {
+		return this.current;
+	}
+
+	/** True when the client closed the connection for good. */
+	get gone(): boolean {
+		return this.connection?.isClosed() ?? false;
+	}
+
+	/** The server's limit for one message, in bytes; the last one known while down. */
+	get maxPayload(): number {
+		const now = this.connection?.info?.max_payload;
+		if (now !== undefined) this.lastMaxPayload = now;
+		return this.lastMaxPayload;
+	}
+
+	/**
+	 * Connects and makes the subscriptions registered so far.
+	 * @throws NatsConnectionError, NatsPermissionError, AlreadyStartedError, ClosedError
+	 */
+	async start(operation: string): Promise<void> {
+		if (this.current === "closed")
+			throw new ClosedError(operation, "the channel");
+		if (this.current !== "idle")
+			throw new AlreadyStartedError(operation, "the channel");
+		this.move("connecting");
+		try {
+			if (this.source.kind === "own") {
+				this.adopt(
+					await this.source.dial(this.connectTimeoutMs, this.ending.signal),
+				);
+			} else {
+				this.attach(this.source.connection);
+			}
+			await this.confirm(operation);
+		} catch (error) {
+			await this.abandon();
+			if (this.state === "closed")
+				throw new ClosedError(operation, "the channel");
+			this.move("idle");
+			throw error;
+		}
+		if (this.state === "closed")
+			throw new ClosedError(operation, "the channel");
+		// A loss during the confirmation has already moved the link on.
+		if (this.state === "connecting") this.comeUp();
+	}
+
+	/** Adds an observer; returns the way to remove it. */
+	observe(observer: LinkObserver): () => void {
+		this.observers.add(observer);
+		return () => this.observers.delete(observer);
+	}
+
+	/** Registers a subscription; it becomes live with the connection. The handler must not throw. */
+	subscribe(
+		subject: string,
+		handler: (message: NatsLikeMessage) => void,
+	): LinkSubscription {
+		const entry = new Registered(subject, handler);
+		this.subscriptions.add(entry);
+		if (this.current === "up") this.renew(entry);
+		return {
+			subject,
+			get refusal() {
+				return entry.refusal;
+			},
+			unsubscribe: () => {
+				this.subscriptions.delete(entry);
+				entry.drop();
+			},
+		};
+	}
+
+	/**
+	 * Waits until the server has processed everything so far, so that a refused subscription is known.
+	 * @throws NatsPermissionError when it (or, without argument, any) is refused, NatsConnectionError when there is no
+	 * answer in time.
+	 */
+	async confirm(
+		operation: string,
+		subscription?: LinkSubscription,
+	): Promise<void> {
+		const { connection } = this;
+		if (connection === undefined || connection.isClosed())
+			throw new NatsConnectionError(operation, "the connection is closed");
+		let cancel = () => {};
+		const overdue = new Promise<never>((_resolve, reject) => {
+			const timer = this.clock.schedule(this.connectTimeoutMs, () =>
+				reject(new Error(`no answer within ${this.connectTimeoutMs} ms`)),
+			);
+			cancel = () => timer.cancel();
+		});
+		try {
+			await Promise.race([connection.flush(), overdue]);
+		} catch (error) {
+			throw new NatsConnectionError(
+				operation,
+				`the server did not answer: ${reasonOf(error)}`,
+				{ cause: error },
+			);
+		} finally {
+			cancel();
+		}
+		const concerned = subscription ? [subscription] : this.subscriptions;
+		for (const { subject, refusal } of concerned) {
+			if (refusal !== undefined)
+				throw new NatsPermissionError(operation, subject, { cause: refusal });
+		}
+	}
+
+	/** Publishes now. `false` while not up, or when the client refuses. */
+	publish(subject: string, payload: Uint8Array): boolean {
+		if (this.current !== "up" || this.connection === undefined) return false;
+		try {
+			this.connection.publish(subject, payload);
+			return true;
+		} catch {
+			return false;
+		}
+	}
+
+	/** Resolves `true` when the server has taken everything published before, `false` when the connection was lost. */
+	async flushed(): Promise<boolean> {
+		const { connection } = this;
+		if (this.current !== "up" || connection === undefined) return false;
+		try {
+			await connection.flush();
+			return this.connection === connection;
+		} catch {
+			return false;
+		}
+	}
+
+	/** Ends subscriptions, timers and a connection of its own. Bounded; never rejects. */
+	async close(timeoutMs: number): Promise<void> {
+		if (this.current === "closed") return;
+		const wasUp = this.current === "up";
+		this.move("closed");
+		this.ending.abort();
+		if (wasUp) this.tell("linkDown");
+		await this.abandon(timeoutMs);
+		this.subscriptions.clear();
+		this.observers.clear();
+	}
+
+	private async abandon(timeoutMs = 1_000): Promise<void> {
+		this.retry?.cancel();
+		this.retry = undefined;
+		for (const entry of this.subscriptions) entry.drop();
+		if (this.statuses !== undefined) stopStatus(this.statuses);
+		this.statuses = undefined;
+		this.connection = undefined;
+		const { dialed } = this;
+		this.dialed = undefined;
+		await dialed?.end(timeoutMs);
+	}
+
+	private adopt(dialed: Dialed): void {
+		if (this.current === "closed") {
+			// Nobody wants it any more.
+			void dialed.end(0);
+			return;
+		}
+		this.dialed = dialed;
+		this.attach(dialed.connection);
+	}
+
+	private attach(connection: NatsLike): void {
+		this.connection = connection;
+		const statuses = connection.status();
+		this.statuses = statuses;
+		void this.follow(connection, statuses);
+		for (const entry of this.subscriptions) this.renew(entry);
+	}
+
+	private async follow(
+		connection: NatsLike,
+		statuses: AsyncIterable<{ readonly type: string }>,
+	): Promise<void> {
+		try {
+			for await (const status of statuses) {
+				if (this.connection !== connection) return;
+				switch (statusKind(status)) {
+					case "disconnect":
+						this.goDown();
+						break;
+					case "reconnect":
+						this.comeUp();
+						break;
+					case "stale":
+						this.goDown();
+						this.dialed?.cut();
+						break;
+					case "permission":
+						this.permissionViolations++;
+						break;
+					case "other":
+						break;
+				}
+			}
+		} catch (error) {
+			this.logger.warn(
+				{ reason: reasonOf(error) },
+				"the NATS client stopped reporting its state",
+			);
+		}
+		// Both clients end the iteration when, and only when, the connection is closed for good.
+		this.lost(connection);
+	}
+
+	private comeUp(): void {
+		if (this.current === "closed" || this.current === "up") return;
+		const again = this.current === "down";
+		this.move("up");
+		if (again) this.reconnects++;
+		this.retryMs = RETRY_MS.first;
+		for (const entry of this.subscriptions) if (!entry.live) this.renew(entry);
+		this.tell("linkUp");
+	}
+
+	private goDown(): void {
+		if (this.current !== "up") return;
+		this.move("down");
+		this.tell("linkDown");
+	}
+
+	/** The client gave the connection up for good. One of our own is replaced. */
+	private lost(connection: NatsLike): void {
+		if (this.connection !== connection || this.current === "closed") return;
+		this.goDown();
+		if (this.current !== "down") return;
+		this.logger.warn({}, "the NATS connection was closed");
+		if (this.source.kind === "own") this.retryLater();
+	}
+
+	private async redial(): Promise<void> {
+		if (this.source.kind !== "own") return;
+		const before = this.dialed;
+		this.dialed = undefined;
+		this.connection = undefined;
+		await before?.end(0);
+		try {
+			this.adopt(
+				await this.source.dial(this.connectTimeoutMs, this.ending.signal),
+			);
+			this.comeUp();
+		} catch (error) {
+			if (this.state !== "down") return;
+			this.logger.warn({ reason: reasonOf(error) }, "NATS is not reachable");
+			this.retryLater();
+		}
+	}
+
+	private renew(entry: Registered): void {
+		if (this.connection === undefined) return;
+		entry.renew(this.connection, (reason) => {
+			this.logger.warn(
+				{ subject: entry.subject, reason: reasonOf(reason) },
+				"the NATS server ended a subscription",
+			);
+			this.retryLater();
+		});
+	}
+
+	/** Arms the one retry timer, with a growing delay. What has to be retried is decided when it fires. */
+	private retryLater(): void {
+		if (this.retry !== undefined || this.current === "closed") return;
+		this.retry = this.clock.schedule(this.retryMs, () => {
+			this.retry = undefined;
+			const gone = this.connection === undefined || this.connection.isClosed();
+			if (this.current === "down" && gone) void this.redial();
+			else if (this.current === "up") {
+				for (const each of this.subscriptions) if (!each.live) this.renew(each);
+			}
+		});
+		this.retryMs = Math.min(this.retryMs * 2, RETRY_MS.longest);
+	}
+
+	private tell(event: "linkUp" | "linkDown"): void {
+		for (const observer of this.observers) observer[event]();
+	}
+
+	private move(next: LinkState): void {
+		if (!MOVES[this.current].includes(next))
+			throw new Error(`link: impossible transition ${this.current} → ${next}`);
+		this.current = next;
+	}
+}
+
+/** One subscription as the link keeps it, over any number of connections. */
+class Registered {
+	refusal: Error | undefined;
+	private held: NatsLikeSubscription | undefined;
+	private on: NatsLike | undefined;
+
+	constructor(
+		readonly subject: string,
+		private readonly handler: (message: NatsLikeMessage) => void,
+	) {}
+
+	get live(): boolean {
+		return (
+			this.refusal === undefined &&
+			this.held !== undefined &&
+			!this.held.isClosed()
+		);
+	}
+
+	renew(connection: NatsLike, ended: (reason: unknown) => void): void {
+		if (this.on === connection && this.live) return;
+		this.drop();
+		this.on = connection;
+		try {
+			const held = connection.subscribe(this.subject, {
+				callback: (error, message) => {
+					if (this.held !== held) return;
+					if (error === null || error === undefined) this.handler(message);
+					else {
+						this.refusal = error;
+						ended(error);
+					}
+				},
+			});
+			this.held = held;
+		} catch (error) {
+			this.refusal = error instanceof Error ? error : new Error(String(error));
+			ended(error);
+		}
+	}
+
+	drop(): void {
+		const { held } = this;
+		this.held = undefined;
+		this.on = undefined;
+		this.refusal = undefined;
+		try {
+			held?.unsubscribe();
+		} catch {
+			// The connection is gone, and the subscription with it.
+		}
+	}
+}
