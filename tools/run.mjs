@@ -26,7 +26,14 @@ if (command === undefined) {
 		`tools/run: no command "${name}"; there are ${Object.keys(commands).join(", ")}.`,
 	);
 	process.exitCode = 2;
-} else process.exitCode = await main(command);
+} else {
+	try {
+		process.exitCode = await main(command);
+	} catch (error) {
+		console.error(error instanceof Error ? error.message : error);
+		process.exitCode = 1;
+	}
+}
 
 /**
  * @param {import("./commands.mjs").Command} command
@@ -38,12 +45,9 @@ async function main({ entry, parts: only, built = false }) {
 		console.error(`tools/run: ${entry} does not exist.`);
 		return 1;
 	}
-	const { parts, env } = await bootstrap({
-		only,
-		log: (line) => console.error(line),
-	});
+	const { parts, env } = await bootstrap({ only, log: console.error });
 	if (parts.some(({ status }) => status === "failed")) {
-		report(parts);
+		report(parts, console.error);
 		return 1;
 	}
 	for (const { name, status, detail } of parts)

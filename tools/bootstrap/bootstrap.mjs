@@ -10,6 +10,9 @@ import { BootstrapError } from "./lib/part.mjs";
 import { cache, root, stateFile } from "./lib/paths.mjs";
 import { allParts } from "./parts.mjs";
 
+/** The oldest major version of Node that the packages run on. */
+const OLDEST_NODE = 20;
+
 /** How long to wait for another bootstrap of this clone, in milliseconds. */
 const LOCK_WAIT_MS = 600_000;
 
@@ -32,7 +35,8 @@ const LOCK_WAIT_MS = 600_000;
 
 /**
  * Makes the parts available, one run at a time per clone. Does not throw for a part that
- * fails: that is in the answer.
+ * fails: that is in the answer. Throws {@link BootstrapError} on an unknown part, on too old
+ * a Node, and when another run does not end.
  *
  * @param {BootstrapOptions} [options]
  * @returns {Promise<Bootstrapped>}
@@ -46,6 +50,10 @@ export async function bootstrap(options = {}) {
 		log = (line) => console.log(`  ${line}`),
 		cacheFolder = cache,
 	} = options;
+	if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE)
+		throw new BootstrapError(
+			`Node ${process.versions.node} is too old: Node ${OLDEST_NODE} or newer is needed.`,
+		);
 	const wanted = parts.filter(({ name }) => only?.includes(name) ?? true);
 	const unknown = only?.filter((name) => !parts.some((p) => p.name === name));
 	if (unknown?.length)
@@ -77,12 +85,10 @@ export function isCI(env = process.env) {
  * @param {readonly import("./lib/part.mjs").Part[]} wanted
  * @param {NodeJS.ProcessEnv} initial
  * @param {{ strict: boolean, log: (line: string) => void, cacheFolder: string }} how
- * @returns {Promise<Bootstrapped & { added: Record<string, string> }>}
+ * @returns {Promise<Bootstrapped>}
  */
 async function runParts(wanted, initial, { strict, log, cacheFolder }) {
 	const env = { ...initial };
-	/** @type {Record<string, string>} */
-	const added = {};
 	/** @type {import("./lib/part.mjs").PartResult[]} */
 	const results = [];
 	for (const part of wanted) {
@@ -92,11 +98,11 @@ async function runParts(wanted, initial, { strict, log, cacheFolder }) {
 			if (PATH !== undefined)
 				env.PATH = [PATH, env.PATH].filter(Boolean).join(delimiter);
 			Object.assign(env, rest);
-			Object.assign(added, rest);
 			results.push({
 				name: part.name,
 				status: "ready",
 				detail: outcome.detail,
+				...(Object.keys(rest).length > 0 ? { env: rest } : {}),
 			});
 			continue;
 		}
@@ -106,9 +112,9 @@ async function runParts(wanted, initial, { strict, log, cacheFolder }) {
 			status: fatal ? "failed" : "skipped",
 			detail: outcome.reason,
 		});
-		if (part.required) return { parts: results, usable: false, env, added };
+		if (part.required) return { parts: results, usable: false, env };
 	}
-	return { parts: results, usable: true, env, added };
+	return { parts: results, usable: true, env };
 }
 
 /**
@@ -132,13 +138,13 @@ async function ensure(part, context) {
  * Test configurations read this, so that a suite run by hand finds the same things as `npm test`.
  * A run for a few parts keeps what earlier runs found out about the others.
  *
- * @param {Bootstrapped & { added: Record<string, string> }} result
+ * @param {Bootstrapped} result
  * @param {string | undefined} file
  */
 function remember(result, file) {
 	if (file === undefined) return;
 	/** @type {import("./lib/part.mjs").State} */
-	let before = { parts: [], env: {} };
+	let before = { parts: [] };
 	try {
 		before = JSON.parse(readFileSync(file, "utf8"));
 	} catch {
@@ -151,7 +157,6 @@ function remember(result, file) {
 			...before.parts.filter(({ name }) => !now.has(name)),
 			...result.parts,
 		],
-		env: { ...before.env, ...result.added },
 	};
 	mkdirSync(cache, { recursive: true });
 	writeFileSync(`${file}.new`, `${JSON.stringify(state, null, "\t")}\n`);

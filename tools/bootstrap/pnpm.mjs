@@ -3,17 +3,17 @@ import { spawnSync } from "node:child_process";
 import { bootstrap } from "./bootstrap.mjs";
 import { report } from "./report.mjs";
 
-const { parts, usable, env } = await bootstrap({
-	only: ["pnpm"],
-	log: (line) => console.error(line),
-});
-if (usable) {
-	const child = spawnSync("pnpm", process.argv.slice(2), {
-		env,
-		stdio: "inherit",
+try {
+	const { parts, usable, env } = await bootstrap({
+		only: ["pnpm"],
+		log: console.error,
 	});
-	process.exitCode = child.status ?? 1;
-} else {
-	report(parts);
+	if (!usable) report(parts, console.error);
+	const child = usable
+		? spawnSync("pnpm", process.argv.slice(2), { env, stdio: "inherit" })
+		: undefined;
+	process.exitCode = child?.status ?? 1;
+} catch (error) {
+	console.error(error instanceof Error ? error.message : error);
 	process.exitCode = 1;
 }

@@ -9,6 +9,11 @@
 import { readFileSync } from "node:fs";
 import { defineConfig, type ViteUserConfig } from "vitest/config";
 
+/** The bootstrap's state, as far as it matters here. */
+interface State {
+	parts: { env?: Record<string, string> }[];
+}
+
 /** Where the bootstrap leaves word of what it found. */
 const stateFile = new URL("../../.cache/bootstrap.json", import.meta.url);
 
@@ -37,7 +42,8 @@ export function packageTests(
 /** What the last bootstrap found, by environment variable. */
 function bootstrapped(): Record<string, string> {
 	try {
-		return JSON.parse(readFileSync(stateFile, "utf8")).env ?? {};
+		const { parts }: State = JSON.parse(readFileSync(stateFile, "utf8"));
+		return Object.assign({}, ...parts.map(({ env }) => env ?? {}));
 	} catch {
 		return {};
 	}

@@ -34,14 +34,14 @@
  * @property {string} name
  * @property {"ready" | "skipped" | "failed"} status
  * @property {string} detail what was found, or why not
+ * @property {Record<string, string>} [env] what the part added to the environment, without `PATH`
  */
 
 /**
- * What a whole run found; kept in `.cache/bootstrap.json` for test configurations to read.
+ * What came of every part when it last ran; kept in `.cache/bootstrap.json` for test configurations to read.
  *
  * @typedef {object} State
  * @property {PartResult[]} parts
- * @property {Record<string, string>} env what the parts added to the environment, without `PATH`
  */
 
 /** A part could not do its work; the message is one paragraph that says what to do about it. */
