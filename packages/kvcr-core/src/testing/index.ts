@@ -19,3 +19,8 @@ export * from "./scheduler.js";
 export * from "./scripted-agent.js";
 export * from "./scripted-channel.js";
 export * from "./scripted-write.js";
+export type { TransferAgentFactory } from "./suites/agent-rig.js";
+export * from "./suites/control-channel.js";
+export * from "./suites/key-adapter.js";
+export type { SuiteRunner } from "./suites/runner.js";
+export { transferAgentSuite } from "./suites/transfer-agent.js";
