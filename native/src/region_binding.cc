@@ -1,0 +1,116 @@
+#include "region_binding.h"
+
+#include <utility>
+
+#include "binding_util.h"
+
+namespace kvcr {
+namespace {
+
+// An ArrayBuffer on a part of a mapping. The buffer shares ownership of the mapping, so that the memory stays valid for
+// as long as any script can reach it, even by a buffer that was moved out of this one.
+Napi::Value showSlice(Napi::Env env, const std::shared_ptr<Mapping>& mapping, uint64_t offset, uint64_t bytes) {
+  auto* owner = new std::shared_ptr<Mapping>(mapping);
+  napi_value buffer = nullptr;
+  const napi_status status = napi_create_external_arraybuffer(
+      env, mapping->data() + offset, static_cast<size_t>(bytes),
+      [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<Mapping>*>(hint); }, owner, &buffer);
+  if (status != napi_ok) {
+    delete owner;
+    throw NativeError(kErrMemory, "this runtime cannot show native memory as an ArrayBuffer");
+  }
+  return Napi::Value(env, buffer);
+}
+
+class CreateRegionWork : public Napi::AsyncWorker {
+ public:
+  CreateRegionWork(Napi::Env env, std::shared_ptr<Engine> engine, uint32_t id, MappingRequest request, Region region)
+      : Napi::AsyncWorker(env, "kvcr-nixl.createRegion"),
+        deferred_(Napi::Promise::Deferred::New(env)),
+        engine_(std::move(engine)),
+        id_(id),
+        request_(std::move(request)),
+        region_(std::move(region)) {}
+
+  Napi::Promise promise() const { return deferred_.Promise(); }
+
+ protected:
+  void Execute() override {
+    try {
+      region_.mapping = Mapping::create(request_);
+      engine_->registerRegion(region_);
+    } catch (const NativeError& error) {
+      code_ = error.code();
+      SetError(error.what());
+    }
+  }
+
+  void OnOK() override {
+    Napi::Env env = Env();
+    Napi::HandleScope scope(env);
+    try {
+      const std::shared_ptr<Mapping> mapping = region_.mapping;
+      Napi::Array buffers = Napi::Array::New(env, region_.slices());
+      for (size_t slice = 0; slice < region_.slices(); ++slice) {
+        buffers.Set(static_cast<uint32_t>(slice),
+                    showSlice(env, mapping, slice * region_.sliceBytes, region_.sliceLength(slice)));
+      }
+      engine_->adoptRegion(id_, std::move(region_));
+      Napi::Object result = Napi::Object::New(env);
+      result.Set("addr", Napi::BigInt::New(env, reinterpret_cast<uint64_t>(mapping->data())));
+      result.Set("path", Napi::String::New(env, mapping->path()));
+      result.Set("buffers", buffers);
+      deferred_.Resolve(result);
+    } catch (const NativeError& error) {
+      deferred_.Reject(toError(env, error.code(), error.what()).Value());
+    }
+  }
+
+  void OnError(const Napi::Error& error) override {
+    Napi::HandleScope scope(Env());
+    deferred_.Reject(toError(Env(), code_, error.Message()).Value());
+  }
+
+ private:
+  Napi::Promise::Deferred deferred_;
+  std::shared_ptr<Engine> engine_;
+  uint32_t id_;
+  MappingRequest request_;
+  Region region_;
+  const char* code_ = kErrEngine;
+};
+
+}  // namespace
+
+Napi::Value createRegionAsync(Napi::Env env, std::shared_ptr<Engine> engine, uint32_t id, Napi::Object spec) {
+  Region region;
+  region.size = uint64Of(spec.Get("elementBytes"));
+  region.count = uint64Of(spec.Get("elementCount"));
+  region.sliceBytes = uint64Of(spec.Get("sliceBytes"));
+  MappingRequest request;
+  request.backing = static_cast<Backing>(uint32Of(spec.Get("backing")));
+  request.name = stringOf(spec.Get("name"));
+  request.offset = uint64Of(spec.Get("offset"));
+  request.hugePages = spec.Get("hugePages").ToBoolean().Value();
+  if (region.size == 0 || region.count == 0 || region.sliceBytes < region.size ||
+      region.sliceBytes % region.size != 0 || region.count > (uint64_t{1} << 53) / region.size ||
+      uint32Of(spec.Get("backing")) > static_cast<uint32_t>(Backing::kFile)) {
+    throw NativeError(kErrArgument, "impossible region");
+  }
+  request.bytes = static_cast<size_t>(region.size * region.count);
+  auto* work = new CreateRegionWork(env, std::move(engine), id, std::move(request), std::move(region));
+  Napi::Promise promise = work->promise();
+  work->Queue();
+  return promise;
+}
+
+Napi::Value detachBuffers(const Napi::CallbackInfo& info) {
+  Napi::Array buffers = info[0].As<Napi::Array>();
+  for (uint32_t i = 0; i < buffers.Length(); ++i) {
+    Napi::Value buffer = buffers.Get(i);
+    if (buffer.IsArrayBuffer()) napi_detach_arraybuffer(info.Env(), buffer);
+  }
+  return info.Env().Undefined();
+}
+
+}  // namespace kvcr

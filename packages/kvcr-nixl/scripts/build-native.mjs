@@ -1,0 +1,150 @@
+/**
+ * Builds the addon in `native/` into `prebuilds/`, the only place it is ever loaded from.
+ *
+ * `node scripts/build-native.mjs` makes the artefact of this machine; `--all` makes every published one (a cross
+ * compiler that is missing is an error). An artefact that is newer than everything it is made of is left alone.
+ *
+ * The headers come from the `node-api-headers` package, laid out as the folder node-gyp expects: the build is the same
+ * on every machine, needs no download, and cannot use anything outside Node-API by accident.
+ */
+import { execFile, execFileSync } from "node:child_process";
+import {
+	cpSync,
+	existsSync,
+	mkdirSync,
+	readdirSync,
+	readFileSync,
+	rmSync,
+	statSync,
+	writeFileSync,
+} from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createHash } from "node:crypto";
+
+const require = createRequire(import.meta.url);
+const packageDir = dirname(dirname(fileURLToPath(import.meta.url)));
+const nativeDir = join(packageDir, "..", "..", "native");
+const workDir = join(packageDir, "build", "native");
+
+/** Published artefacts and how to compile each. */
+const targets = {
+	x64: { prefix: "x86_64-linux-gnu-" },
+	arm64: { prefix: "aarch64-linux-gnu-" },
+};
+
+const all = process.argv.includes("--all");
+if (process.platform !== "linux") {
+	console.log("kvcr-nixl: NIXL runs on Linux only; nothing to build here");
+	process.exit(0);
+}
+for (const arch of all ? Object.keys(targets) : [process.arch]) await build(arch);
+
+async function build(arch) {
+	const target = targets[arch];
+	if (target === undefined) fail(`there is no target for ${arch}`);
+	const artefact = join(packageDir, "prebuilds", `linux-${arch}`, "kvcr-nixl.node");
+	const stamp = join(workDir, `${arch}.stamp`);
+	const fingerprint = sourcesFingerprint();
+	if (existsSync(artefact) && existsSync(stamp) && readFileSync(stamp, "utf8") === fingerprint) {
+		console.log(`kvcr-nixl: prebuilds/linux-${arch} is up to date`);
+		return;
+	}
+	const prefix = arch === process.arch ? "" : target.prefix;
+	if (!works(`${prefix}g++`)) {
+		fail(`${prefix}g++ is needed to build for linux-${arch} (Debian: apt-get install g++${prefix && `-${prefix.slice(0, -1)}`})`);
+	}
+	// Each target has a folder of its own, so that switching between them compiles nothing anew.
+	const source = join(workDir, arch);
+	rmSync(source, { recursive: true, force: true });
+	mkdirSync(source, { recursive: true });
+	cpSync(nativeDir, source, { recursive: true });
+	writeFileSync(join(source, "package.json"), JSON.stringify({ name: "kvcr-nixl" }));
+	await run(process.execPath, [
+		require.resolve("prebuildify/bin.js"),
+		"--napi",
+		"--strip",
+		"--target=20.0.0",
+		`--arch=${arch}`,
+		`--out=${packageDir}`,
+	], {
+		cwd: source,
+		env: {
+			...process.env,
+			CC: `${prefix}gcc`,
+			CXX: `${prefix}g++`,
+			LINK: `${prefix}g++`,
+			AR: `${prefix}ar`,
+			MAKEFLAGS: "-j2",
+			PREBUILD_STRIP_BIN: `${prefix}strip`,
+			PREBUILD_NODE_GYP: join(packageDir, "node_modules", ".bin", "node-gyp"),
+			npm_config_nodedir: nodeDir(),
+			KVCR_NODE_ADDON_API: dirname(require.resolve("node-addon-api/package.json")),
+		},
+	});
+	mkdirSync(workDir, { recursive: true });
+	writeFileSync(stamp, fingerprint);
+	console.log(`kvcr-nixl: built prebuilds/linux-${arch}`);
+}
+
+/** A development folder of Node.js that holds Node-API and nothing else. */
+function nodeDir() {
+	const dir = join(workDir, "node-headers");
+	const include = join(dir, "include", "node");
+	mkdirSync(include, { recursive: true });
+	cpSync(join(dirname(require.resolve("node-api-headers/package.json")), "include"), include, { recursive: true });
+	writeFileSync(join(include, "config.gypi"), JSON.stringify({ target_defaults: {}, variables: {} }));
+	writeFileSync(
+		join(include, "common.gypi"),
+		JSON.stringify({
+			target_defaults: {
+				default_configuration: "Release",
+				configurations: { Release: {}, Debug: {} },
+				cflags: ["-fPIC"],
+				ldflags: [],
+			},
+		}),
+	);
+	return dir;
+}
+
+/** Changes whenever a source, the recipe or a build dependency does. */
+function sourcesFingerprint() {
+	const hash = createHash("sha256");
+	const files = [
+		fileURLToPath(import.meta.url),
+		join(nativeDir, "binding.gyp"),
+		...readdirSync(join(nativeDir, "src")).sort().map((name) => join(nativeDir, "src", name)),
+		require.resolve("node-addon-api/package.json"),
+		require.resolve("node-api-headers/package.json"),
+	];
+	for (const file of files) {
+		if (statSync(file).isFile()) hash.update(file.slice(packageDir.length)).update(readFileSync(file));
+	}
+	return hash.digest("hex");
+}
+
+function works(compiler) {
+	try {
+		execFileSync(compiler, ["--version"], { stdio: "ignore" });
+		return true;
+	} catch {
+		return false;
+	}
+}
+
+function run(file, args, options) {
+	return new Promise((resolve, reject) => {
+		execFile(file, args, { ...options, maxBuffer: 64 << 20 }, (error, stdout, stderr) => {
+			if (error === null) return resolve();
+			process.stderr.write(stdout + stderr);
+			reject(error);
+		});
+	});
+}
+
+function fail(message) {
+	console.error(`kvcr-nixl: ${message}`);
+	process.exit(1);
+}
