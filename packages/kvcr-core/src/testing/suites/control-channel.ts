@@ -402,7 +402,11 @@ class Rig {
 	}
 
 	async end(): Promise<void> {
-		await Promise.all(this.#made.map((channel) => channel.close()));
+		await within(
+			"closing all channels",
+			this.#patience,
+			Promise.all(this.#made.map((channel) => channel.close())),
+		);
 	}
 }
 
