@@ -10,7 +10,6 @@ import { add, emptyTally, failure, isGood, lastLine, skip } from "./tally.mjs";
  * @property {string} root folder that the steps' `cwd` is relative to
  * @property {string} workFolder where logs and reports go
  * @property {(line: string) => void} print
- * @property {AbortSignal} [signal] ends the run early; what did not run counts as failed
  * @property {boolean} [verbose] whether to show the output of steps while they run
  */
 

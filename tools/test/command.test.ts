@@ -18,10 +18,10 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 /** Runs the command on these steps and answers with what it printed. */
 async function runCommand(
 	steps: Step[],
-	how: { parts?: PartResult[]; usable?: boolean; signal?: AbortSignal } = {},
+	how: { parts?: PartResult[]; usable?: boolean } = {},
 ) {
 	const lines: string[] = [];
-	const { parts = [], usable = true, signal } = how;
+	const { parts = [], usable = true } = how;
 	const code = await testCommand({
 		steps,
 		bootstrap: async () => ({
@@ -32,7 +32,6 @@ async function runCommand(
 		root: folder,
 		workFolder: join(folder, "work"),
 		print: (line) => lines.push(line),
-		...(signal ? { signal } : {}),
 	});
 	return { code, lines, last: lines.at(-1), text: lines.join("\n") };
 }
@@ -146,13 +145,6 @@ describe("other steps", () => {
 			script("silent", "", { report: "file" }),
 		]);
 		expect(last).toBe("0 passed, 1 failed");
-	});
-
-	test("not started before an interruption are failures", async () => {
-		const { code, last } = await runCommand([script("one", "")], {
-			signal: AbortSignal.abort(),
-		});
-		expect({ code, last }).toEqual({ code: 1, last: "0 passed, 1 failed" });
 	});
 });
 

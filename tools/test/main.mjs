@@ -12,10 +12,6 @@ import { steps } from "./steps.mjs";
 /** How long to wait for another test run of this clone, in milliseconds. */
 const LOCK_WAIT_MS = 900_000;
 
-const interrupt = new AbortController();
-for (const signal of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"]))
-	process.on(signal, () => interrupt.abort());
-
 const args = process.argv.slice(2);
 const words = args.filter((arg) => arg !== "--verbose");
 try {
@@ -32,7 +28,6 @@ try {
 				root,
 				workFolder: join(cache, "test"),
 				print: console.log,
-				signal: interrupt.signal,
 				verbose: args.includes("--verbose"),
 			}),
 	);

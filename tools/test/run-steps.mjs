@@ -23,7 +23,6 @@ const SHOWN_LINES = 150;
  * @property {readonly import("../bootstrap/lib/part.mjs").PartResult[]} parts what the bootstrap made of its parts
  * @property {NodeJS.ProcessEnv} env
  * @property {(line: string) => void} print
- * @property {AbortSignal} [signal] ends the running step; those after it fail unrun
  * @property {boolean} [verbose] whether to show the output of steps while they run
  */
 
@@ -61,8 +60,6 @@ export async function runSteps(steps, options) {
  * @returns {Promise<{ tally: import("./tally.mjs").Tally, output: string }>}
  */
 async function runStep(step, failed, options) {
-	if (options.signal?.aborted)
-		return { tally: failure("not run: interrupted"), output: "" };
 	const broken = step.after?.find((name) => failed.has(name));
 	if (broken !== undefined)
 		return { tally: failure(`not run: ${broken} failed`), output: "" };
@@ -97,7 +94,6 @@ async function runStep(step, failed, options) {
 				.join(delimiter),
 		},
 		timeoutMs: step.timeoutMs ?? DEFAULT_TIMEOUT_MS,
-		...(options.signal ? { signal: options.signal } : {}),
 		...(options.verbose
 			? { onOutput: (text) => process.stdout.write(text) }
 			: {}),

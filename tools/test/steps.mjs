@@ -50,20 +50,25 @@ export const steps = [
 	},
 	...packageFolders.map((folder) => suite(folder.replace(/.*\//, ""), folder)),
 	suite("tools", "tools"),
-	{ ...suite("e2e", "test-e2e"), after: ["build"], timeoutMs: 300_000 },
+	{
+		...suite("e2e", "test-e2e", "test:e2e"),
+		after: ["build"],
+		timeoutMs: 300_000,
+	},
 ];
 
 /**
- * The vitest suite of one workspace folder.
+ * The vitest suite of one workspace folder, run by its own script, which may do more first.
  *
  * @param {string} name
  * @param {string} cwd
+ * @param {string} [script] must end in the call of vitest, which is given more arguments
  * @returns {Step}
  */
-function suite(name, cwd) {
+function suite(name, cwd, script = "test") {
 	return {
 		name,
-		command: ["vitest", "run", "--allowOnly=false"],
+		command: ["pnpm", "run", "--silent", script, "--allowOnly=false"],
 		cwd,
 		report: "vitest",
 	};

@@ -1,4 +1,9 @@
-/** Running other programs with an end in sight: bounded in time, with the tail of their output kept. */
+/**
+ * Running other programs with an end in sight: bounded in time, with the tail of their output kept.
+ *
+ * A signal that asks this process to end goes to the programs instead, and none is started any more:
+ * whoever waits for one sees it fail, and comes to its own orderly end.
+ */
 import { spawn } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -12,13 +17,25 @@ const GRACE_MS = 5_000;
 /** How long the last output of a program that ended may take to arrive, in milliseconds. */
 const DRAIN_MS = 1_000;
 
+/** The signals passed on. */
+const SIGNALS = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"]);
+
+/**
+ * How to end each program that runs.
+ *
+ * @type {Set<() => void>}
+ */
+const running = new Set();
+
+/** Whether this process was asked to end. */
+let interrupted = false;
+
 /**
  * @typedef {object} RunOptions
  * @property {string} [cwd]
  * @property {NodeJS.ProcessEnv} [env]
  * @property {number} timeoutMs the program and its children are ended after this long
  * @property {(chunk: string) => void} [onOutput] sees standard output and error as they come
- * @property {AbortSignal} [signal] ends the program and its children early
  */
 
 /**
@@ -39,6 +56,12 @@ const DRAIN_MS = 1_000;
  * @returns {Promise<RunResult>}
  */
 export function run(command, args, options) {
+	if (interrupted)
+		return Promise.resolve({
+			code: null,
+			output: `${command}: not started, interrupted\n`,
+			timedOut: false,
+		});
 	return new Promise((settle) => {
 		let output = "";
 		let timedOut = false;
@@ -64,8 +87,7 @@ export function run(command, args, options) {
 			take(`\n${command}: ended after ${options.timeoutMs / 1000} s\n`);
 			end();
 		}, options.timeoutMs);
-		options.signal?.addEventListener("abort", end, { once: true });
-		if (options.signal?.aborted) end();
+		track(end);
 
 		/** @type {number | null} */
 		let exitCode = null;
@@ -75,7 +97,7 @@ export function run(command, args, options) {
 			clearTimeout(timer);
 			clearTimeout(grace);
 			clearTimeout(drained);
-			options.signal?.removeEventListener("abort", end);
+			untrack(end);
 			settle({ code: timedOut ? null : exitCode, output, timedOut });
 		};
 		child.stdout.setEncoding("utf8").on("data", take);
@@ -121,6 +143,25 @@ export function which(name, env = process.env) {
  */
 export function tail(output, lines = 15) {
 	return output.trimEnd().split("\n").slice(-lines).join("\n");
+}
+
+function interrupt() {
+	interrupted = true;
+	for (const end of running) end();
+}
+
+/** @param {() => void} end */
+function track(end) {
+	if (running.size === 0)
+		for (const signal of SIGNALS) process.on(signal, interrupt);
+	running.add(end);
+}
+
+/** @param {() => void} end */
+function untrack(end) {
+	running.delete(end);
+	if (running.size === 0)
+		for (const signal of SIGNALS) process.removeListener(signal, interrupt);
 }
 
 /**

@@ -1,3 +1,4 @@
+import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { run, which } from "./exec.mjs";
@@ -43,6 +44,27 @@ test("what a program leaves behind neither delays its end nor outlives it", asyn
 	expect(performance.now() - started).toBeLessThan(10_000);
 	const pid = Number(result.output.split("\n")[0]);
 	await expect.poll(() => alive(pid), { timeout: 5_000 }).toBe(false);
+});
+
+test("a signal ends what runs, and nothing is started after it", async () => {
+	const code = `
+		import { run } from ${JSON.stringify(new URL("./exec.mjs", import.meta.url).href)};
+		const endless = ["-e", "console.log(process.pid); setInterval(() => {}, 1000)"];
+		const first = await run(process.execPath, endless, { timeoutMs: 15000, onOutput: (text) => console.log(text) });
+		const second = await run(process.execPath, endless, { timeoutMs: 15000 });
+		console.log(first.code, second.code, second.output);`;
+	const child = spawn(node, ["--input-type=module", "-e", code], {
+		stdio: ["ignore", "pipe", "inherit"],
+	});
+	let output = "";
+	for await (const chunk of child.stdout.setEncoding("utf8")) {
+		// The first thing printed is the process ID of what runs.
+		if (output === "") child.kill("SIGTERM");
+		output += chunk;
+	}
+	expect(output).toContain("null null");
+	expect(output).toContain("not started, interrupted");
+	expect(alive(Number(output.split("\n")[0]))).toBe(false);
 });
 
 test("finds programs in PATH only", () => {
