@@ -31,6 +31,8 @@ export interface NatsControlChannelStats extends ControlChannelStats {
 	readonly queuedMessages: number;
 	/** Bytes accepted and not yet confirmed by the server. */
 	readonly queuedBytes: number;
+	/** Whether there is a connection to a server now. */
+	readonly connected: boolean;
 	/** Times the connection came back after a loss. */
 	readonly reconnects: number;
 	/** Publications the server refused for lack of permission. It does not say which. */
@@ -206,6 +208,7 @@ export class NatsControlChannel implements ControlChannel {
 			lost: { ...this.outbox.lost },
 			queuedMessages: this.outbox.messages,
 			queuedBytes: this.outbox.bytes,
+			connected: this.link.state === "up",
 			reconnects: this.link.reconnects,
 			permissionViolations: this.link.permissionViolations,
 		};

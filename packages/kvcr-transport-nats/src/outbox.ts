@@ -5,7 +5,7 @@
  *
  * What was handed over when the connection broke is never sent again: it may have arrived, and at most once is the rule.
  */
-import type { Clock } from "kvcr-core";
+import type { Clock, Timer } from "kvcr-core";
 
 /** What the outbox needs of a link. */
 export interface OutboxLink {
@@ -72,6 +72,7 @@ export class Outbox {
 	private roundScheduled = false;
 	/** Which connection the window belongs to: answers of an older one mean nothing. */
 	private generation = 0;
+	private pauseTimer: Timer | undefined;
 	private idleWaiters: (() => void)[] = [];
 
 	constructor(
@@ -114,6 +115,7 @@ export class Outbox {
 	}
 
 	linkDown(): void {
+		this.pauseTimer?.cancel();
 		this.up = false;
 		this.generation++;
 		this.lost.unconfirmed += this.covered.messages + this.fresh.messages;
@@ -132,6 +134,7 @@ export class Outbox {
 
 	/** Forgets everything. */
 	clear(): void {
+		this.pauseTimer?.cancel();
 		this.generation++;
 		this.up = false;
 		this.lost.closed += this.queue.length - this.head;
@@ -204,7 +207,7 @@ export class Outbox {
 		const { generation } = this;
 		this.up = false;
 		this.wake();
-		this.clock.schedule(PAUSE_MS, () => {
+		this.pauseTimer = this.clock.schedule(PAUSE_MS, () => {
 			if (generation !== this.generation) return;
 			this.up = true;
 			this.pump();
