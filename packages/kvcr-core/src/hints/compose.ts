@@ -1,0 +1,111 @@
+/** Writing hint envelopes: for routers, tests and tools. */
+import { randomUUID } from "node:crypto";
+import type { TransferMode } from "../protocol/index.js";
+import {
+	FETCH_ACTION_TYPE,
+	FETCH_ACTION_VERSION,
+	HINT_PROTOCOL_VERSION,
+	type HintScope,
+	parseHintEnvelope,
+} from "./envelope.js";
+
+/** One `kv.fetch` action to compose. */
+export interface ComposeFetchOptions {
+	/** Control endpoint of the peer that has the blocks; may be absent in request scope only. */
+	readonly source?: string;
+	/** Router hashes: bigint, or safe numbers. At least one. */
+	readonly hashes: Iterable<bigint | number>;
+	/** Default `"copy"`. */
+	readonly mode?: TransferMode;
+	/** Default `"request"`. */
+	readonly scope?: HintScope;
+	/** Default true. */
+	readonly allowFramework?: boolean;
+	/** Default: left out. */
+	readonly noRetain?: boolean;
+	/** Default: a random UUID. */
+	readonly actionId?: string;
+}
+
+/** One envelope to compose: a single action, or several. */
+export type ComposeHintOptions =
+	| (ComposeFetchOptions & { readonly messageId?: string })
+	| {
+			readonly actions: readonly ComposeFetchOptions[];
+			/** Default: a random UUID. */
+			readonly messageId?: string;
+	  };
+
+/** An envelope object as `submitHint` takes it; hashes are bigint. */
+export interface KvHintEnvelope {
+	readonly protocol_version: string;
+	readonly message_id: string;
+	readonly actions: readonly {
+		readonly action_id: string;
+		readonly action_type: string;
+		readonly action_version: string;
+		readonly payload: Readonly<Record<string, unknown>>;
+	}[];
+}
+
+/**
+ * Builds an envelope and checks it the way a receiver would. Hashes are bigint in it: turn it into text with
+ * {@link stringifyKvHint}, not with `JSON.stringify`.
+ *
+ * ```ts
+ * const hint = composeKvHint({ source: "tcp://10.0.0.7:17771", hashes: [13835058055282163712n, 42], scope: "independent" });
+ * const text = stringifyKvHint(hint);
+ * ```
+ * @throws InvalidHintError naming the field and the value.
+ */
+export function composeKvHint(options: ComposeHintOptions): KvHintEnvelope {
+	const fetches = "actions" in options ? options.actions : [options];
+	const envelope: KvHintEnvelope = {
+		protocol_version: HINT_PROTOCOL_VERSION,
+		message_id: options.messageId ?? randomUUID(),
+		actions: fetches.map((fetch) => ({
+			action_id: fetch.actionId ?? randomUUID(),
+			action_type: FETCH_ACTION_TYPE,
+			action_version: FETCH_ACTION_VERSION,
+			payload: payloadOf(fetch),
+		})),
+	};
+	// Whether a request ID will come along is not known here: only an independent action surely needs a source.
+	parseHintEnvelope(envelope, { requestId: "" });
+	return envelope;
+}
+
+/** JSON text of an envelope, or of any JSON value, with bigints written as exact integers. */
+export function stringifyKvHint(envelope: object): string {
+	return stringify(envelope) ?? "null";
+}
+
+function payloadOf(fetch: ComposeFetchOptions): Record<string, unknown> {
+	const payload: Record<string, unknown> = {};
+	if (fetch.source !== undefined)
+		payload.source_control_endpoint = fetch.source;
+	// Unsafe numbers stay what they are, for the check to refuse.
+	payload.block_hashes = Array.from(fetch.hashes, (hash) =>
+		typeof hash === "number" && Number.isSafeInteger(hash)
+			? BigInt(hash)
+			: hash,
+	);
+	payload.mode = fetch.mode ?? "copy";
+	payload.scope = fetch.scope ?? "request";
+	payload.allow_framework = fetch.allowFramework ?? true;
+	if (fetch.noRetain !== undefined) payload.no_retain = fetch.noRetain;
+	return payload;
+}
+
+function stringify(value: unknown): string | undefined {
+	if (typeof value === "bigint") return value.toString();
+	if (typeof value !== "object" || value === null) return JSON.stringify(value);
+	if (Array.isArray(value))
+		return `[${value.map((entry) => stringify(entry) ?? "null").join(",")}]`;
+	const fields: string[] = [];
+	for (const [key, entry] of Object.entries(value)) {
+		const text = stringify(entry);
+		if (text !== undefined) fields.push(`${JSON.stringify(key)}:${text}`);
+	}
+	return `{${fields.join(",")}}`;
+}

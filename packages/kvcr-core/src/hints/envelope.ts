@@ -1,0 +1,309 @@
+/** Hint envelopes: what a router says, checked as a whole before any of it takes effect. */
+import { isUtf8 } from "node:buffer";
+import { InvalidHintError, showValue } from "../ports/errors.js";
+import { type RouterHash, UINT64_MAX } from "../ports/names.js";
+import type { TransferMode } from "../protocol/index.js";
+import { HashTable } from "./hash-table.js";
+import { JsonSyntaxError, parseJson } from "./json.js";
+
+/** Versions and the action type understood here. */
+export const HINT_PROTOCOL_VERSION = "0.1";
+export const FETCH_ACTION_TYPE = "kv.fetch";
+export const FETCH_ACTION_VERSION = "1.0";
+
+/** Longest envelope, in bytes of UTF-8. */
+export const MAX_HINT_BYTES = 16 * 1024 * 1024;
+/** Most actions in one envelope. */
+export const MAX_HINT_ACTIONS = 1_024;
+/** Most block hashes in one envelope, duplicates included. */
+export const MAX_HINT_HASHES = 262_144;
+/** Longest source endpoint, message ID or action ID, in UTF-16 units. */
+export const MAX_HINT_STRING = 1_024;
+
+/** Whether an action waits for framework calls of its request, or starts placement by itself. */
+export type HintScope = "request" | "independent";
+
+/** One `kv.fetch` action. */
+export interface FetchAction {
+	readonly actionId?: string;
+	/** Control endpoint of the peer that has the blocks. Absent: local tiers only (request scope). */
+	readonly source?: string;
+	/** Each hash once, in order of first appearance. */
+	readonly hashes: readonly RouterHash[];
+	readonly mode: TransferMode;
+	readonly scope: HintScope;
+	/** Whether the source may serve a block from framework memory when its managed copy is gone. */
+	readonly allowFramework: boolean;
+	/** Advisory: the block need not be kept after use. */
+	readonly noRetain: boolean;
+}
+
+/** A version that differs from the one understood; the envelope was read with the known schema all the same. */
+export interface VersionMismatch {
+	readonly kind: "protocol_version" | "action_version";
+	readonly supported: string;
+	readonly received: unknown;
+}
+
+/** A checked envelope. */
+export interface HintEnvelope {
+	readonly messageId?: string;
+	/** At least one. */
+	readonly actions: readonly FetchAction[];
+	readonly versionMismatches: readonly VersionMismatch[];
+}
+
+/** What the reader must know about how the envelope was submitted. */
+export interface HintContext {
+	/** The request it was submitted with. Without one every action is independent and needs a source. */
+	readonly requestId?: string | undefined;
+}
+
+/**
+ * Reads an envelope from JSON text, UTF-8 bytes, or an object. In text, integers of any size are exact; in an object,
+ * hashes are bigint or safe numbers.
+ * @throws InvalidHintError naming the field and the value. Nothing else is thrown.
+ */
+export function parseHintEnvelope(
+	input: string | Uint8Array | object,
+	context: HintContext = {},
+): HintEnvelope {
+	const value =
+		typeof input === "string" || input instanceof Uint8Array
+			? parseText(input)
+			: input;
+	try {
+		return readEnvelope(value, context);
+	} catch (error) {
+		if (error instanceof InvalidHintError) throw error;
+		// Objects may have getters or be proxies.
+		throw new InvalidHintError("envelope", input, "readable", { cause: error });
+	}
+}
+
+/** Whether an action starts placement at once, or waits as advice for calls of the request. */
+export function startsPlacement(
+	action: FetchAction,
+	requestId: string | undefined,
+): boolean {
+	return requestId === undefined || action.scope === "independent";
+}
+
+function parseText(input: string | Uint8Array): unknown {
+	const bytes = typeof input === "string" ? Buffer.from(input) : input;
+	if (bytes.byteLength > MAX_HINT_BYTES)
+		throw new InvalidHintError(
+			"envelope",
+			bytes,
+			`at most ${MAX_HINT_BYTES} bytes`,
+		);
+	if (!isUtf8(bytes))
+		throw new InvalidHintError("envelope", bytes, "JSON in UTF-8");
+	try {
+		return parseJson(bytes);
+	} catch (error) {
+		if (!(error instanceof JsonSyntaxError)) throw error;
+		const context = bytes.subarray(error.offset, error.offset + 40);
+		throw new InvalidHintError(
+			"envelope",
+			Buffer.from(context).toString("utf8"),
+			`JSON (${error.message})`,
+			{ cause: error },
+		);
+	}
+}
+
+function readEnvelope(value: unknown, context: HintContext): HintEnvelope {
+	const envelope = readObject(value, "envelope");
+	const versionMismatches: VersionMismatch[] = [];
+	const protocol = own(envelope, "protocol_version");
+	if (protocol !== HINT_PROTOCOL_VERSION)
+		versionMismatches.push({
+			kind: "protocol_version",
+			supported: HINT_PROTOCOL_VERSION,
+			received: protocol,
+		});
+	const messageId = readId(own(envelope, "message_id"), "message_id");
+	const entries = own(envelope, "actions");
+	if (!Array.isArray(entries) || entries.length > MAX_HINT_ACTIONS)
+		throw new InvalidHintError(
+			"actions",
+			entries,
+			`an array of at most ${MAX_HINT_ACTIONS} actions`,
+		);
+	const actions: FetchAction[] = [];
+	const budget = { hashes: MAX_HINT_HASHES };
+	for (let i = 0; i < entries.length; i++) {
+		const path = `actions[${i}]`;
+		const entry = readObject(entries[i], path);
+		const type = own(entry, "action_type");
+		if (typeof type !== "string")
+			throw new InvalidHintError(`${path}.action_type`, type, "a string");
+		if (type !== FETCH_ACTION_TYPE) continue;
+		const version = own(entry, "action_version");
+		if (version !== FETCH_ACTION_VERSION)
+			versionMismatches.push({
+				kind: "action_version",
+				supported: FETCH_ACTION_VERSION,
+				received: version,
+			});
+		actions.push(readFetch(entry, path, context, budget));
+	}
+	if (actions.length === 0)
+		throw new InvalidHintError(
+			"actions",
+			entries,
+			`a list with at least one ${FETCH_ACTION_TYPE} action`,
+		);
+	return {
+		...(messageId === undefined ? {} : { messageId }),
+		actions,
+		versionMismatches,
+	};
+}
+
+function readFetch(
+	entry: object,
+	path: string,
+	context: HintContext,
+	budget: { hashes: number },
+): FetchAction {
+	const actionId = readId(own(entry, "action_id"), `${path}.action_id`);
+	const at = `${path}.payload`;
+	const payload = readObject(own(entry, "payload"), at);
+	const scope = readChoice(
+		own(payload, "scope"),
+		`${at}.scope`,
+		["request", "independent"],
+		"request",
+	);
+	const source = own(payload, "source_control_endpoint") ?? undefined;
+	if (source === undefined) {
+		if (scope === "independent" || context.requestId === undefined)
+			throw new InvalidHintError(
+				`${at}.source_control_endpoint`,
+				source,
+				scope === "independent"
+					? "present for scope independent"
+					: "present in a hint without a request ID",
+			);
+	} else if (
+		typeof source !== "string" ||
+		source === "" ||
+		source.length > MAX_HINT_STRING
+	)
+		throw new InvalidHintError(
+			`${at}.source_control_endpoint`,
+			source,
+			`a non-empty string of at most ${MAX_HINT_STRING} characters`,
+		);
+	return {
+		...(actionId === undefined ? {} : { actionId }),
+		...(source === undefined ? {} : { source }),
+		mode: readChoice(
+			own(payload, "mode"),
+			`${at}.mode`,
+			["copy", "move"],
+			"copy",
+		),
+		scope,
+		allowFramework: readFlag(
+			own(payload, "allow_framework"),
+			`${at}.allow_framework`,
+			true,
+		),
+		noRetain: readFlag(own(payload, "no_retain"), `${at}.no_retain`, false),
+		hashes: readHashes(
+			own(payload, "block_hashes"),
+			`${at}.block_hashes`,
+			budget,
+		),
+	};
+}
+
+function readHashes(
+	value: unknown,
+	path: string,
+	budget: { hashes: number },
+): RouterHash[] {
+	if (!Array.isArray(value) || value.length === 0)
+		throw new InvalidHintError(path, value, "a non-empty array of hashes");
+	budget.hashes -= value.length;
+	if (budget.hashes < 0)
+		throw new InvalidHintError(
+			path,
+			value.length,
+			`such that the envelope has at most ${MAX_HINT_HASHES} hashes`,
+		);
+	const seen = new HashTable(value.length);
+	const hashes: RouterHash[] = [];
+	for (let i = 0; i < value.length; i++) {
+		const hash = hashOf(value[i]);
+		if (hash === undefined)
+			throw new InvalidHintError(
+				`${path}[${i}]`,
+				value[i],
+				"an unsigned 64-bit integer (bigint, or a safe number)",
+			);
+		if (seen.set(hash, 0)) hashes.push(hash);
+	}
+	return hashes;
+}
+
+function hashOf(value: unknown): RouterHash | undefined {
+	if (typeof value === "bigint")
+		return value >= 0n && value <= UINT64_MAX
+			? (value as RouterHash)
+			: undefined;
+	return typeof value === "number" && Number.isSafeInteger(value) && value >= 0
+		? (BigInt(value) as RouterHash)
+		: undefined;
+}
+
+function readObject(value: unknown, path: string): object {
+	if (typeof value !== "object" || value === null || Array.isArray(value))
+		throw new InvalidHintError(path, value, "an object");
+	return value;
+}
+
+/** A field of the object itself: what its prototype has, or was made to have, does not count. */
+function own(object: object, field: string): unknown {
+	return Object.hasOwn(object, field)
+		? (object as Record<string, unknown>)[field]
+		: undefined;
+}
+
+function readId(value: unknown, path: string): string | undefined {
+	if (value === undefined || value === null) return undefined;
+	if (typeof value !== "string" || value.length > MAX_HINT_STRING)
+		throw new InvalidHintError(
+			path,
+			value,
+			`a string of at most ${MAX_HINT_STRING} characters`,
+		);
+	return value;
+}
+
+function readChoice<T extends string>(
+	value: unknown,
+	path: string,
+	choices: readonly T[],
+	whenAbsent: T,
+): T {
+	if (value === undefined) return whenAbsent;
+	const choice = choices.find((entry) => entry === value);
+	if (choice === undefined)
+		throw new InvalidHintError(
+			path,
+			value,
+			choices.map(showValue).join(" or "),
+		);
+	return choice;
+}
+
+function readFlag(value: unknown, path: string, whenAbsent: boolean): boolean {
+	if (value === undefined) return whenAbsent;
+	if (typeof value !== "boolean")
+		throw new InvalidHintError(path, value, "a boolean");
+	return value;
+}
