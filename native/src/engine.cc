@@ -14,6 +14,7 @@ constexpr Nanos kLockPatience = 30 * kMicro;
 // Polling that goes on after events which leave no request behind to ask for its status.
 constexpr Nanos kAfterNotify = 50 * kMilli;
 constexpr Nanos kAfterAddRemote = 200 * kMilli;
+constexpr Nanos kMetadataShared = 500 * kMilli;
 
 }  // namespace
 
@@ -65,6 +66,8 @@ std::string Engine::localMetadata() {
   ++waiters_;
   std::lock_guard<Mutex> hold(mutex_);
   --waiters_;
+  // Whoever asks is about to hand it out: peers will want to connect, and that takes both sides.
+  linger(kMetadataShared);
   return agent_->localMetadata();
 }
 
@@ -202,7 +205,9 @@ void Engine::expect(int change) {
 }
 
 void Engine::linger(Nanos duration) {
-  lingerUntil_.store(monotonicNow() + duration);
+  const Nanos until = monotonicNow() + duration;
+  if (until > lingerUntil_.load()) lingerUntil_.store(until);
+  touch();
   wakeThread();
 }
 

@@ -8,6 +8,7 @@
  * on every machine, needs no download, and cannot use anything outside Node-API by accident.
  */
 import { execFile, execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import {
 	cpSync,
 	existsSync,
@@ -21,7 +22,6 @@ import {
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { createHash } from "node:crypto";
 
 const require = createRequire(import.meta.url);
 const packageDir = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -39,50 +39,71 @@ if (process.platform !== "linux") {
 	console.log("kvcr-nixl: NIXL runs on Linux only; nothing to build here");
 	process.exit(0);
 }
-for (const arch of all ? Object.keys(targets) : [process.arch]) await build(arch);
+for (const arch of all ? Object.keys(targets) : [process.arch])
+	await build(arch);
 
 async function build(arch) {
 	const target = targets[arch];
 	if (target === undefined) fail(`there is no target for ${arch}`);
-	const artefact = join(packageDir, "prebuilds", `linux-${arch}`, "kvcr-nixl.node");
+	const artefact = join(
+		packageDir,
+		"prebuilds",
+		`linux-${arch}`,
+		"kvcr-nixl.node",
+	);
 	const stamp = join(workDir, `${arch}.stamp`);
 	const fingerprint = sourcesFingerprint();
-	if (existsSync(artefact) && existsSync(stamp) && readFileSync(stamp, "utf8") === fingerprint) {
+	if (
+		existsSync(artefact) &&
+		existsSync(stamp) &&
+		readFileSync(stamp, "utf8") === fingerprint
+	) {
 		console.log(`kvcr-nixl: prebuilds/linux-${arch} is up to date`);
 		return;
 	}
 	const prefix = arch === process.arch ? "" : target.prefix;
 	if (!works(`${prefix}g++`)) {
-		fail(`${prefix}g++ is needed to build for linux-${arch} (Debian: apt-get install g++${prefix && `-${prefix.slice(0, -1)}`})`);
+		fail(
+			`${prefix}g++ is needed to build for linux-${arch} (Debian: apt-get install g++${prefix && `-${prefix.slice(0, -1)}`})`,
+		);
 	}
 	// Each target has a folder of its own, so that switching between them compiles nothing anew.
 	const source = join(workDir, arch);
 	rmSync(source, { recursive: true, force: true });
 	mkdirSync(source, { recursive: true });
 	cpSync(nativeDir, source, { recursive: true });
-	writeFileSync(join(source, "package.json"), JSON.stringify({ name: "kvcr-nixl" }));
-	await run(process.execPath, [
-		require.resolve("prebuildify/bin.js"),
-		"--napi",
-		"--strip",
-		"--target=20.0.0",
-		`--arch=${arch}`,
-		`--out=${packageDir}`,
-	], {
-		cwd: source,
-		env: {
-			...process.env,
-			CC: `${prefix}gcc`,
-			CXX: `${prefix}g++`,
-			LINK: `${prefix}g++`,
-			AR: `${prefix}ar`,
-			MAKEFLAGS: "-j2",
-			PREBUILD_STRIP_BIN: `${prefix}strip`,
-			PREBUILD_NODE_GYP: join(packageDir, "node_modules", ".bin", "node-gyp"),
-			npm_config_nodedir: nodeDir(),
-			KVCR_NODE_ADDON_API: dirname(require.resolve("node-addon-api/package.json")),
+	writeFileSync(
+		join(source, "package.json"),
+		JSON.stringify({ name: "kvcr-nixl" }),
+	);
+	await run(
+		process.execPath,
+		[
+			require.resolve("prebuildify/bin.js"),
+			"--napi",
+			"--strip",
+			"--target=20.0.0",
+			`--arch=${arch}`,
+			`--out=${packageDir}`,
+		],
+		{
+			cwd: source,
+			env: {
+				...process.env,
+				CC: `${prefix}gcc`,
+				CXX: `${prefix}g++`,
+				LINK: `${prefix}g++`,
+				AR: `${prefix}ar`,
+				MAKEFLAGS: "-j2",
+				PREBUILD_STRIP_BIN: `${prefix}strip`,
+				PREBUILD_NODE_GYP: join(packageDir, "node_modules", ".bin", "node-gyp"),
+				npm_config_nodedir: nodeDir(),
+				KVCR_NODE_ADDON_API: dirname(
+					require.resolve("node-addon-api/package.json"),
+				),
+			},
 		},
-	});
+	);
 	mkdirSync(workDir, { recursive: true });
 	writeFileSync(stamp, fingerprint);
 	console.log(`kvcr-nixl: built prebuilds/linux-${arch}`);
@@ -93,8 +114,15 @@ function nodeDir() {
 	const dir = join(workDir, "node-headers");
 	const include = join(dir, "include", "node");
 	mkdirSync(include, { recursive: true });
-	cpSync(join(dirname(require.resolve("node-api-headers/package.json")), "include"), include, { recursive: true });
-	writeFileSync(join(include, "config.gypi"), JSON.stringify({ target_defaults: {}, variables: {} }));
+	cpSync(
+		join(dirname(require.resolve("node-api-headers/package.json")), "include"),
+		include,
+		{ recursive: true },
+	);
+	writeFileSync(
+		join(include, "config.gypi"),
+		JSON.stringify({ target_defaults: {}, variables: {} }),
+	);
 	writeFileSync(
 		join(include, "common.gypi"),
 		JSON.stringify({
@@ -115,12 +143,15 @@ function sourcesFingerprint() {
 	const files = [
 		fileURLToPath(import.meta.url),
 		join(nativeDir, "binding.gyp"),
-		...readdirSync(join(nativeDir, "src")).sort().map((name) => join(nativeDir, "src", name)),
+		...readdirSync(join(nativeDir, "src"))
+			.sort()
+			.map((name) => join(nativeDir, "src", name)),
 		require.resolve("node-addon-api/package.json"),
 		require.resolve("node-api-headers/package.json"),
 	];
 	for (const file of files) {
-		if (statSync(file).isFile()) hash.update(file.slice(packageDir.length)).update(readFileSync(file));
+		if (statSync(file).isFile())
+			hash.update(file.slice(packageDir.length)).update(readFileSync(file));
 	}
 	return hash.digest("hex");
 }
@@ -136,11 +167,16 @@ function works(compiler) {
 
 function run(file, args, options) {
 	return new Promise((resolve, reject) => {
-		execFile(file, args, { ...options, maxBuffer: 64 << 20 }, (error, stdout, stderr) => {
-			if (error === null) return resolve();
-			process.stderr.write(stdout + stderr);
-			reject(error);
-		});
+		execFile(
+			file,
+			args,
+			{ ...options, maxBuffer: 64 << 20 },
+			(error, stdout, stderr) => {
+				if (error === null) return resolve();
+				process.stderr.write(stdout + stderr);
+				reject(error);
+			},
+		);
 	});
 }
 

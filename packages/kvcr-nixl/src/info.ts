@@ -1,0 +1,88 @@
+/** Which transports UCX can use here, as far as the kernel and UCX's own settings tell before a connection is made. */
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** What was found. */
+export interface TransportSurvey {
+	/** Transports by UCX's names, most preferred first. */
+	readonly transports: readonly string[];
+	readonly rdma: boolean;
+	/** Active RDMA ports such as `mlx5_0:1`, whether or not UCX may use them. */
+	readonly rdmaDevices: readonly string[];
+}
+
+/** UCX transports over RDMA devices: the names and aliases that `UCX_TLS` may hold. */
+const RDMA_NAMES = [
+	...["rc", "rc_x", "rc_v", "rc_mlx5", "rc_verbs", "ud", "ud_x", "ud_v"],
+	...["ud_mlx5", "ud_verbs", "dc", "dc_x", "dc_mlx5", "ib", "srd"],
+];
+const SHARED_MEMORY_NAMES = [
+	...["sm", "shm", "mm", "sysv", "posix", "cma", "xpmem", "knem"],
+];
+
+/** Looks at the machine. `sysfs` is where the kernel lists RDMA devices. */
+export function surveyTransports(
+	env: NodeJS.ProcessEnv = process.env,
+	sysfs = "/sys/class/infiniband",
+): TransportSurvey {
+	const rdmaDevices = activePorts(sysfs).filter((port) =>
+		deviceAllowed(port, env.UCX_NET_DEVICES),
+	);
+	const allowed = transportFilter(env.UCX_TLS);
+	const rdma = rdmaDevices.length > 0 && RDMA_NAMES.some(allowed);
+	const transports: string[] = [];
+	if (rdma) transports.push("rc");
+	if (SHARED_MEMORY_NAMES.some(allowed)) transports.push("sm");
+	if (allowed("tcp")) transports.push("tcp");
+	if (allowed("self")) transports.push("self");
+	return { transports, rdma, rdmaDevices };
+}
+
+/** `UCX_TLS` is a list of names, or with a leading `^` a list of exceptions. */
+function transportFilter(
+	setting: string | undefined,
+): (name: string) => boolean {
+	if (setting === undefined || setting === "" || setting === "all")
+		return () => true;
+	const negative = setting.startsWith("^");
+	const names = new Set(
+		setting
+			.replace(/^\^/, "")
+			.split(",")
+			.map((name) => name.trim().replace(/:.*/, "").replace(/^\\/, "")),
+	);
+	if (names.has("all")) return () => !negative;
+	return (name) => names.has(name) !== negative;
+}
+
+function deviceAllowed(port: string, setting: string | undefined): boolean {
+	if (setting === undefined || setting === "" || setting === "all") return true;
+	return setting.split(",").some((name) => name.trim() === port);
+}
+
+function activePorts(sysfs: string): string[] {
+	const ports: string[] = [];
+	for (const device of list(sysfs)) {
+		for (const port of list(join(sysfs, device, "ports"))) {
+			if (/ACTIVE/.test(read(join(sysfs, device, "ports", port, "state"))))
+				ports.push(`${device}:${port}`);
+		}
+	}
+	return ports;
+}
+
+function list(folder: string): string[] {
+	try {
+		return readdirSync(folder).sort();
+	} catch {
+		return [];
+	}
+}
+
+function read(path: string): string {
+	try {
+		return readFileSync(path, "utf8");
+	} catch {
+		return "";
+	}
+}

@@ -1,0 +1,155 @@
+/**
+ * A look at a peer's metadata before NIXL sees it. NIXL hands parts of the blob to UCX, which trusts them; what is
+ * truncated, padded or not metadata at all must therefore be refused here. The blob is a chain of records
+ * `tag, 8-byte little-endian length, value, "|"` behind a header.
+ */
+import { InvalidMetadataError } from "kvcr-core";
+
+/** Largest blob accepted, in bytes. A region takes about 64 of them. */
+export const MAX_METADATA_BYTES = 16 << 20;
+
+/** Longest agent name, in bytes. */
+export const MAX_NAME_BYTES = 255;
+
+const HEADER = "nixlSerDes|";
+const LIST_HEADER = "nixlSDList|";
+const MAX_BACKENDS = 64;
+
+/** A worker address of UCX is shorter than this even with dozens of devices, and longer than nothing. */
+const CONNECTION_BYTES = { least: 16, most: 1 << 20 };
+
+/**
+ * The agent name in a metadata blob.
+ * @throws InvalidMetadataError when the bytes are not a whole metadata blob.
+ */
+export function agentNameOf(operation: string, metadata: unknown): string {
+	const refuse = (reason: string): never => {
+		throw new InvalidMetadataError(operation, metadata, reason);
+	};
+	if (!(metadata instanceof Uint8Array)) return refuse("it is not bytes");
+	if (metadata.byteLength > MAX_METADATA_BYTES)
+		return refuse(
+			`it has ${metadata.byteLength} bytes, more than ${MAX_METADATA_BYTES}`,
+		);
+	const reader = new RecordReader(metadata, refuse);
+	reader.literal(HEADER);
+	const name = decodeName(reader.record("Agent"));
+	if (name === undefined)
+		return refuse(
+			`it names no agent (1 to ${MAX_NAME_BYTES} bytes of text without NUL)`,
+		);
+	const backends = reader.count("Conns");
+	if (backends > MAX_BACKENDS) return refuse(`it lists ${backends} backends`);
+	for (let i = 0; i < backends; i += 1) {
+		reader.record("t");
+		const { byteLength } = reader.record("c");
+		if (
+			byteLength < CONNECTION_BYTES.least ||
+			byteLength > CONNECTION_BYTES.most
+		)
+			return refuse(`a connection address has ${byteLength} bytes`);
+	}
+	if (text(reader.record("")) !== "MemSection")
+		return refuse("it has no memory section");
+	const sections = reader.count("nixlSecElms");
+	if (sections > 2 * MAX_BACKENDS)
+		return refuse(`it lists ${sections} sections`);
+	for (let i = 0; i < sections; i += 1) {
+		reader.record("bknd");
+		if (`${text(reader.record("nixlDList"))}|` !== LIST_HEADER)
+			return refuse("a section is not a descriptor list");
+		reader.record("t");
+		const descriptors = reader.count("n");
+		for (let d = 0; d < descriptors; d += 1) reader.record("");
+	}
+	if (!reader.atEnd) return refuse("it goes on after its end");
+	return name;
+}
+
+/** True for a name that survives NIXL's C interface: non-empty, bounded, no NUL. */
+export function isAgentName(value: unknown): value is string {
+	return (
+		typeof value === "string" &&
+		value.length > 0 &&
+		!value.includes("\0") &&
+		Buffer.byteLength(value) <= MAX_NAME_BYTES
+	);
+}
+
+function decodeName(bytes: Uint8Array): string | undefined {
+	try {
+		const name = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+		return isAgentName(name) ? name : undefined;
+	} catch {
+		return undefined;
+	}
+}
+
+function text(bytes: Uint8Array): string {
+	return Buffer.from(
+		bytes.buffer,
+		bytes.byteOffset,
+		bytes.byteLength,
+	).latin1Slice();
+}
+
+/** Walks the chain; every step is checked against the end of the bytes. */
+class RecordReader {
+	readonly #bytes: Buffer;
+	readonly #refuse: (reason: string) => never;
+	#at = 0;
+
+	constructor(bytes: Uint8Array, refuse: (reason: string) => never) {
+		this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+		this.#refuse = refuse;
+	}
+
+	get atEnd(): boolean {
+		return this.#at === this.#bytes.length;
+	}
+
+	literal(expected: string): void {
+		const end = this.#at + expected.length;
+		if (
+			end > this.#bytes.length ||
+			this.#bytes.latin1Slice(this.#at, end) !== expected
+		)
+			this.#refuse(
+				`${JSON.stringify(expected)} was expected at byte ${this.#at}`,
+			);
+		this.#at = end;
+	}
+
+	record(tag: string): Uint8Array {
+		this.literal(tag);
+		const start = this.#at + 8;
+		if (start > this.#bytes.length)
+			return this.#refuse(`it ends inside record ${JSON.stringify(tag)}`);
+		const length = this.#bytes.readBigUInt64LE(this.#at);
+		if (length > BigInt(this.#bytes.length - start - 1))
+			return this.#refuse(
+				`record ${JSON.stringify(tag)} is longer than the rest`,
+			);
+		const end = start + Number(length);
+		this.#at = end;
+		this.literal("|");
+		return this.#bytes.subarray(start, end);
+	}
+
+	/** A record that holds an 8-byte number, which never exceeds what the rest could describe. */
+	count(tag: string): number {
+		const value = this.record(tag);
+		if (value.byteLength !== 8)
+			return this.#refuse(`record ${JSON.stringify(tag)} is not a number`);
+		const count = Buffer.from(
+			value.buffer,
+			value.byteOffset,
+			8,
+		).readBigUInt64LE();
+		if (count > BigInt(this.#bytes.length))
+			return this.#refuse(
+				`record ${JSON.stringify(tag)} counts more than there is`,
+			);
+		return Number(count);
+	}
+}

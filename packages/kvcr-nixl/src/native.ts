@@ -1,0 +1,116 @@
+/** The addon: what it offers, and how it is loaded. */
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import nodeGypBuild from "node-gyp-build";
+import { NativeAddonError } from "./errors.js";
+
+/** How a region's memory comes to be; the numbers are the addon's. */
+export const Backing = {
+	anonymous: 0,
+	memfd: 1,
+	shared: 2,
+	file: 3,
+} as const;
+
+/** What `createRegion` of the addon takes. */
+export interface NativeRegionSpec {
+	readonly backing: number;
+	readonly name: string;
+	readonly offset: number;
+	readonly hugePages: boolean;
+	readonly elementBytes: number;
+	readonly elementCount: number;
+	/** Bytes per registration and ArrayBuffer, a multiple of `elementBytes`. */
+	readonly sliceBytes: number;
+}
+
+/** A region as the addon made it. */
+export interface NativeRegion {
+	readonly addr: bigint;
+	/** Where another process can map it; empty when it cannot. */
+	readonly path: string;
+	/** One per slice. */
+	readonly buffers: readonly ArrayBuffer[];
+}
+
+/** One engine. Errors carry a `code` of the form `NATIVE_…`. */
+export interface NativeAgent {
+	/** The library file in use. */
+	readonly library: string;
+	/** Version of UCX, or empty when unknown. */
+	readonly ucxVersion: string;
+	createRegion(id: number, spec: NativeRegionSpec): Promise<NativeRegion>;
+	dropRegion(id: number): void;
+	localMetadata(): Uint8Array;
+	/** `regions`: four words per region (address, stride, size, count). */
+	addRemote(
+		id: number,
+		name: string,
+		metadata: Uint8Array,
+		regions: BigUint64Array,
+		replaces: number,
+		reload: boolean,
+	): void;
+	dropRemote(id: number): void;
+	connect(remote: number): void;
+	/** `pairs`: four numbers per pair (region, element, remote region, remote element). */
+	write(
+		id: number,
+		remote: number,
+		pairs: Float64Array,
+		pairCount: number,
+		notification: Uint8Array,
+	): void;
+	cancel(id: number): boolean;
+	notify(remote: number, payload: Uint8Array): boolean;
+	/** Adds to the number of expectations. */
+	expect(change: number): void;
+	/** Three entries per completion: id, outcome (0 done, 1 failed, 2 cancelled), status. */
+	takeCompletions(): number[];
+	/** Two entries per notification: sender, payload. */
+	takeNotifications(): (string | Uint8Array)[];
+	/** Resolves to whether everything is known to have ended. */
+	close(patienceMs: number): Promise<boolean>;
+	/** The same, blocking. */
+	closeNow(patienceMs: number): boolean;
+}
+
+/** What the addon exports. */
+export interface NativeBinding {
+	createAgent(
+		library: string,
+		name: string,
+		wake: () => void,
+	): Promise<NativeAgent>;
+	detach(buffers: readonly ArrayBuffer[]): void;
+}
+
+let loaded: NativeBinding | undefined;
+
+/**
+ * Loads the addon from the package's `prebuilds` folder, once.
+ * @throws NativeAddonError when there is none for this machine.
+ */
+export function nativeBinding(): NativeBinding {
+	if (loaded !== undefined) return loaded;
+	try {
+		loaded = nodeGypBuild(packageFolder()) as NativeBinding;
+	} catch (error) {
+		throw new NativeAddonError(
+			error instanceof Error ? error.message : String(error),
+			{
+				cause: error,
+			},
+		);
+	}
+	return loaded;
+}
+
+/** The folder of this package: sources and build output both lie one level below it. */
+function packageFolder(): string {
+	const here =
+		typeof __dirname === "string"
+			? __dirname
+			: dirname(fileURLToPath(import.meta.url));
+	return join(here, "..");
+}
