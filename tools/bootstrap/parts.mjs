@@ -1,4 +1,5 @@
 /** Every part of the bootstrap, in the order they run: a part may use what those above it made ready. */
+import { crossCompiler } from "./parts/cross-compiler.mjs";
 import { nativeTools } from "./parts/native-tools.mjs";
 import { natsServer } from "./parts/nats-server.mjs";
 import { nixl } from "./parts/nixl.mjs";
@@ -6,7 +7,14 @@ import { pnpm } from "./parts/pnpm.mjs";
 import { workspace } from "./parts/workspace.mjs";
 
 /** @type {readonly import("./lib/part.mjs").Part[]} */
-export const allParts = [pnpm, nativeTools, workspace, nixl, natsServer];
+export const allParts = [
+	pnpm,
+	nativeTools,
+	crossCompiler,
+	workspace,
+	nixl,
+	natsServer,
+];
 
 /** What it takes to run something of ours: no native tools, no servers. */
 export const basicParts = ["pnpm", "workspace"];

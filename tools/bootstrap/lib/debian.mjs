@@ -1,6 +1,8 @@
 /**
- * Debian packages without touching the system: package lists and archives live below `.cache/`, and
- * a package is unpacked there. Needs no root. Sources are whatever the machine's apt is set up with.
+ * Debian packages, from whatever sources the machine's apt is set up with.
+ *
+ * Where one file of a package is all that is wanted, the package is unpacked below `.cache/`: that
+ * needs no root and leaves the system alone. Compilers are installed, where there is root to do so.
  */
 import {
 	mkdirSync,
@@ -16,9 +18,18 @@ import { BootstrapError } from "./part.mjs";
 /** Longest an update of the lists or one download may take, in milliseconds. */
 const APT_TIMEOUT_MS = 120_000;
 
-/** Whether this machine has what {@link unpackDebian} needs. */
-export function hasApt() {
-	return which("apt-get") !== undefined && which("dpkg-deb") !== undefined;
+/** Longest an installation may take, in milliseconds. */
+const INSTALL_TIMEOUT_MS = 240_000;
+
+/**
+ * Whether this machine has what {@link unpackDebian} needs.
+ *
+ * @param {NodeJS.ProcessEnv} env
+ */
+export function hasApt(env) {
+	return (
+		which("apt-get", env) !== undefined && which("dpkg-deb", env) !== undefined
+	);
 }
 
 /**
@@ -79,4 +90,38 @@ export async function unpackDebian(name, target, { cache, env, log }) {
 	} finally {
 		rmSync(work, { recursive: true, force: true });
 	}
+}
+
+/**
+ * Whether {@link installDebian} can do anything here: it takes apt, and root.
+ *
+ * @param {NodeJS.ProcessEnv} env
+ */
+export function canInstallDebian(env) {
+	return which("apt-get", env) !== undefined && process.getuid?.() === 0;
+}
+
+/**
+ * Installs packages into the system.
+ *
+ * @param {readonly string[]} packages
+ * @param {NodeJS.ProcessEnv} env
+ */
+export async function installDebian(packages, env) {
+	const options = {
+		env: { ...env, DEBIAN_FRONTEND: "noninteractive" },
+		timeoutMs: INSTALL_TIMEOUT_MS,
+	};
+	await run("apt-get", ["-q", "update"], options);
+	// Recommended packages can bring the distribution's RDMA libraries, which NIXL's bundled UCX
+	// does not survive at exit.
+	const { code, output } = await run(
+		"apt-get",
+		["-qy", "install", "--no-install-recommends", ...packages],
+		options,
+	);
+	if (code !== 0)
+		throw new BootstrapError(
+			`apt-get could not install ${packages.join(", ")}:\n${tail(output)}`,
+		);
 }

@@ -1,11 +1,8 @@
 /** What it takes to compile the addon: a C++ compiler, make, Python, and the headers of this Node. */
 import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { run, tail, which } from "../lib/exec.mjs";
-import { BootstrapError } from "../lib/part.mjs";
-
-/** Longest an installation through apt may take, in milliseconds. */
-const INSTALL_TIMEOUT_MS = 240_000;
+import { canInstallDebian, installDebian } from "../lib/debian.mjs";
+import { which } from "../lib/exec.mjs";
 
 /** Program to look for, and the Debian package that has it. */
 const tools = { "c++": "g++", make: "make", python3: "python3" };
@@ -17,13 +14,13 @@ export const nativeTools = {
 	async ensure({ env, log }) {
 		if (missing(env).length > 0) {
 			const packages = missing(env).map((tool) => tools[tool]);
-			if (which("apt-get", env) === undefined || process.getuid?.() !== 0)
+			if (!canInstallDebian(env))
 				return {
 					status: "skipped",
 					reason: `no ${missing(env).join(", ")} in PATH; install a C++17 compiler, make and Python 3 to build the addon`,
 				};
 			log(`installing ${packages.join(", ")}`);
-			await aptInstall(packages, env);
+			await installDebian(packages, env);
 		}
 		const headers = nodeHeaders();
 		return {
@@ -52,27 +49,4 @@ function nodeHeaders() {
 		existsSync(join(prefix, "include/node/common.gypi"))
 		? prefix
 		: undefined;
-}
-
-/**
- * @param {string[]} packages
- * @param {NodeJS.ProcessEnv} env
- */
-async function aptInstall(packages, env) {
-	const options = {
-		env: { ...env, DEBIAN_FRONTEND: "noninteractive" },
-		timeoutMs: INSTALL_TIMEOUT_MS,
-	};
-	await run("apt-get", ["-q", "update"], options);
-	// Recommended packages can bring the distribution's RDMA libraries, which NIXL's bundled UCX
-	// does not survive at exit.
-	const { code, output } = await run(
-		"apt-get",
-		["-qy", "install", "--no-install-recommends", ...packages],
-		options,
-	);
-	if (code !== 0)
-		throw new BootstrapError(
-			`apt-get could not install ${packages.join(", ")}:\n${tail(output)}`,
-		);
 }

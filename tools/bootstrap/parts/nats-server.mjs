@@ -14,7 +14,7 @@ export const natsServer = {
 		const unpacked = join(home, "usr/sbin/nats-server");
 		let server = env.KVCR_NATS_SERVER ?? which("nats-server", env) ?? unpacked;
 		if (!existsSync(server)) {
-			if (!hasApt())
+			if (!hasApt(env))
 				return {
 					status: "skipped",
 					reason:
