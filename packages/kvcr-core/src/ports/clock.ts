@@ -20,7 +20,10 @@ const MAX_DELAY_MS = 0x7fff_ffff;
 export const systemClock: Clock = {
 	now: () => performance.now(),
 	schedule(delayMs, callback) {
-		const timer = setTimeout(callback, Math.min(Math.max(0, Math.ceil(delayMs)), MAX_DELAY_MS));
+		const timer = setTimeout(
+			callback,
+			Math.min(Math.max(0, Math.ceil(delayMs)), MAX_DELAY_MS),
+		);
 		timer.unref();
 		return { cancel: () => clearTimeout(timer) };
 	},

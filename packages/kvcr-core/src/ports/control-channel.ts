@@ -32,6 +32,11 @@ export interface ControlChannel {
 	 */
 	readonly endpoint: string | undefined;
 	/**
+	 * True when no other live process can receive at `endpoint` at the same time (a bound listening socket that is advertised
+	 * as it is). Whoever has such an endpoint knows that its predecessor there is dead. Default: false.
+	 */
+	readonly exclusiveEndpoint?: boolean;
+	/**
 	 * Binds and begins to deliver. Resolves when `endpoint` is final and messages can arrive.
 	 * @throws AlreadyStartedError on a second call, ClosedError after `close`, InvalidEndpointError for an unusable address.
 	 */

@@ -13,11 +13,18 @@ export function showValue(value: unknown): string {
 		if (typeof value === "string") text = JSON.stringify(value);
 		else if (typeof value === "bigint") text = `${value}n`;
 		else if (value instanceof Uint8Array) {
-			const head = Buffer.from(value.buffer, value.byteOffset, Math.min(value.byteLength, 16)).toString("hex");
+			const head = Buffer.from(
+				value.buffer,
+				value.byteOffset,
+				Math.min(value.byteLength, 16),
+			).toString("hex");
 			text = `bytes(${value.byteLength})${value.byteLength > 0 ? ` 0x${head}` : ""}`;
-		} else if (typeof value === "function") text = `function ${value.name || "(anonymous)"}`;
+		} else if (typeof value === "function")
+			text = `function ${value.name || "(anonymous)"}`;
 		else if (typeof value === "object" && value !== null) {
-			text = JSON.stringify(value, (_key, inner: unknown) => (typeof inner === "bigint" ? `${inner}n` : inner));
+			text = JSON.stringify(value, (_key, inner: unknown) =>
+				typeof inner === "bigint" ? `${inner}n` : inner,
+			);
 		} else text = String(value);
 	} catch {
 		text = Object.prototype.toString.call(value);
@@ -46,8 +53,16 @@ export class InvalidArgumentError extends KvcrError {
 	/** The offending value itself. */
 	readonly value: unknown;
 
-	constructor(operation: string, argument: string, value: unknown, expected: string) {
-		super("ERR_KVCR_INVALID_ARGUMENT", `${operation}: ${argument} must be ${expected}, got ${showValue(value)}`);
+	constructor(
+		operation: string,
+		argument: string,
+		value: unknown,
+		expected: string,
+	) {
+		super(
+			"ERR_KVCR_INVALID_ARGUMENT",
+			`${operation}: ${argument} must be ${expected}, got ${showValue(value)}`,
+		);
 		this.operation = operation;
 		this.argument = argument;
 		this.value = value;
@@ -61,8 +76,17 @@ export class InvalidHintError extends KvcrError {
 	/** The offending value itself. */
 	readonly value: unknown;
 
-	constructor(field: string, value: unknown, expected: string, options?: ErrorOptions) {
-		super("ERR_KVCR_INVALID_HINT", `submitHint: ${field} must be ${expected}, got ${showValue(value)}`, options);
+	constructor(
+		field: string,
+		value: unknown,
+		expected: string,
+		options?: ErrorOptions,
+	) {
+		super(
+			"ERR_KVCR_INVALID_HINT",
+			`submitHint: ${field} must be ${expected}, got ${showValue(value)}`,
+			options,
+		);
 		this.field = field;
 		this.value = value;
 	}
@@ -76,8 +100,16 @@ export class MalformedMessageError extends KvcrError {
 	readonly field: string;
 	readonly value: unknown;
 
-	constructor(messageType: string | undefined, field: string, value: unknown, expected: string) {
-		super("ERR_KVCR_MALFORMED_MESSAGE", `${messageType ?? "message"}: ${field} must be ${expected}, got ${showValue(value)}`);
+	constructor(
+		messageType: string | undefined,
+		field: string,
+		value: unknown,
+		expected: string,
+	) {
+		super(
+			"ERR_KVCR_MALFORMED_MESSAGE",
+			`${messageType ?? "message"}: ${field} must be ${expected}, got ${showValue(value)}`,
+		);
 		this.messageType = messageType;
 		this.field = field;
 		this.value = value;
@@ -94,7 +126,10 @@ export class ClosedError extends KvcrError {
 /** The same thing was started, attached or registered twice. */
 export class AlreadyStartedError extends KvcrError {
 	constructor(operation: string, what: string) {
-		super("ERR_KVCR_ALREADY_STARTED", `${operation}: ${what} is already started`);
+		super(
+			"ERR_KVCR_ALREADY_STARTED",
+			`${operation}: ${what} is already started`,
+		);
 	}
 }
 
@@ -102,7 +137,10 @@ export class AlreadyStartedError extends KvcrError {
 export class HashNotFoundError extends KvcrError {
 	readonly hash: bigint;
 	constructor(hash: bigint) {
-		super("ERR_KVCR_HASH_NOT_FOUND", `decodeFromRouter: no block is known for router hash ${hash}`);
+		super(
+			"ERR_KVCR_HASH_NOT_FOUND",
+			`decodeFromRouter: no block is known for router hash ${hash}`,
+		);
 		this.hash = hash;
 	}
 }
@@ -113,7 +151,10 @@ export class AmbiguousHashError extends KvcrError {
 	/** How many full keys share the hash. */
 	readonly candidates: number;
 	constructor(hash: bigint, candidates: number) {
-		super("ERR_KVCR_AMBIGUOUS_HASH", `decodeFromRouter: router hash ${hash} names ${candidates} different blocks`);
+		super(
+			"ERR_KVCR_AMBIGUOUS_HASH",
+			`decodeFromRouter: router hash ${hash} names ${candidates} different blocks`,
+		);
 		this.hash = hash;
 		this.candidates = candidates;
 	}
@@ -132,35 +173,56 @@ export class ElementOutOfRangeError extends KvcrError {
 /** A memory region was used after its release. */
 export class RegionReleasedError extends KvcrError {
 	constructor(operation: string, label: string) {
-		super("ERR_KVCR_REGION_RELEASED", `${operation}: region ${showValue(label)} has been released`);
+		super(
+			"ERR_KVCR_REGION_RELEASED",
+			`${operation}: region ${showValue(label)} has been released`,
+		);
 	}
 }
 
 /** A memory region cannot be released while a transfer may still touch it. The region stays usable. */
 export class RegionBusyError extends KvcrError {
 	constructor(operation: string, label: string) {
-		super("ERR_KVCR_REGION_BUSY", `${operation}: region ${showValue(label)} is still used by a transfer in flight`);
+		super(
+			"ERR_KVCR_REGION_BUSY",
+			`${operation}: region ${showValue(label)} is still used by a transfer in flight`,
+		);
 	}
 }
 
 /** Agent metadata received from a peer cannot be loaded. */
 export class InvalidMetadataError extends KvcrError {
-	constructor(operation: string, metadata: unknown, reason: string, options?: ErrorOptions) {
-		super("ERR_KVCR_INVALID_METADATA", `${operation}: metadata ${showValue(metadata)} cannot be loaded: ${reason}`, options);
+	constructor(
+		operation: string,
+		metadata: unknown,
+		reason: string,
+		options?: ErrorOptions,
+	) {
+		super(
+			"ERR_KVCR_INVALID_METADATA",
+			`${operation}: metadata ${showValue(metadata)} cannot be loaded: ${reason}`,
+			options,
+		);
 	}
 }
 
 /** A remote handle is of an earlier generation, or was removed: the peer must send its metadata again. */
 export class StaleRemoteError extends KvcrError {
 	constructor(operation: string, agentName: string) {
-		super("ERR_KVCR_STALE_REMOTE", `${operation}: the handle of remote agent ${showValue(agentName)} is no longer valid`);
+		super(
+			"ERR_KVCR_STALE_REMOTE",
+			`${operation}: the handle of remote agent ${showValue(agentName)} is no longer valid`,
+		);
 	}
 }
 
 /** A remote agent cannot be replaced or removed while a transfer to it is in flight. */
 export class RemoteBusyError extends KvcrError {
 	constructor(operation: string, agentName: string) {
-		super("ERR_KVCR_REMOTE_BUSY", `${operation}: transfers to remote agent ${showValue(agentName)} are still in flight`);
+		super(
+			"ERR_KVCR_REMOTE_BUSY",
+			`${operation}: transfers to remote agent ${showValue(agentName)} are still in flight`,
+		);
 	}
 }
 
@@ -184,7 +246,11 @@ export class RdmaUnavailableError extends KvcrError {
 /** Closing could not prove that nothing native can still touch memory; the memory is kept alive on purpose. */
 export class NotQuiescentError extends KvcrError {
 	constructor(operation: string, what: string, options?: ErrorOptions) {
-		super("ERR_KVCR_NOT_QUIESCENT", `${operation}: ${what}; memory is kept until it is quiescent`, options);
+		super(
+			"ERR_KVCR_NOT_QUIESCENT",
+			`${operation}: ${what}; memory is kept until it is quiescent`,
+			options,
+		);
 	}
 }
 
@@ -202,7 +268,10 @@ export class StartupError extends KvcrError {
 export class InvalidEndpointError extends KvcrError {
 	readonly endpoint: unknown;
 	constructor(operation: string, endpoint: unknown, expected: string) {
-		super("ERR_KVCR_INVALID_ENDPOINT", `${operation}: endpoint must be ${expected}, got ${showValue(endpoint)}`);
+		super(
+			"ERR_KVCR_INVALID_ENDPOINT",
+			`${operation}: endpoint must be ${expected}, got ${showValue(endpoint)}`,
+		);
 		this.endpoint = endpoint;
 	}
 }

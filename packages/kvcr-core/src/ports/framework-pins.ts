@@ -25,6 +25,8 @@ export interface GrantedPin {
 
 /** The framework's side of pinning. Methods that throw fail only the operation that called them. */
 export interface FrameworkPins {
+	/** Optional: called once with a function to call when `pollResults` has something, for frameworks that can tell. */
+	attach?(wake: () => void): void;
 	/** Asks for a pin on the keys the framework has among these. The answer comes from `pollResults`. */
 	request(keys: readonly BlockKey[]): PinRequestId;
 	/** Takes the answers that are ready; `undefined` as result means that nothing could be pinned. */

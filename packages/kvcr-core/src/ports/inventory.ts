@@ -17,4 +17,6 @@ export type InventorySink = (event: InventoryEvent) => void;
  * Told once per pool when its reclaimable slots fall under the low watermark; armed again once they are above it.
  * `needed` holds the slots missing to reach the watermark.
  */
-export type CapacityListener = (needed: readonly { readonly pool: string; readonly slots: number }[]) => void;
+export type CapacityListener = (
+	needed: readonly { readonly pool: string; readonly slots: number }[],
+) => void;

@@ -40,9 +40,22 @@ export const INT64_MAX = 0x7fff_ffff_ffff_ffffn;
  * change them afterwards.
  * @throws InvalidArgumentError when the value is not a `Uint8Array` of an allowed length.
  */
-export function blockKey(bytes: Uint8Array, operation = "blockKey", argument = "bytes"): BlockKey {
-	if (!(bytes instanceof Uint8Array) || bytes.byteLength === 0 || bytes.byteLength > MAX_BLOCK_KEY_BYTES) {
-		throw new InvalidArgumentError(operation, argument, bytes, `a Uint8Array of 1 to ${MAX_BLOCK_KEY_BYTES} bytes`);
+export function blockKey(
+	bytes: Uint8Array,
+	operation = "blockKey",
+	argument = "bytes",
+): BlockKey {
+	if (
+		!(bytes instanceof Uint8Array) ||
+		bytes.byteLength === 0 ||
+		bytes.byteLength > MAX_BLOCK_KEY_BYTES
+	) {
+		throw new InvalidArgumentError(
+			operation,
+			argument,
+			bytes,
+			`a Uint8Array of 1 to ${MAX_BLOCK_KEY_BYTES} bytes`,
+		);
 	}
 	return bytes as BlockKey;
 }
@@ -51,10 +64,21 @@ export function blockKey(bytes: Uint8Array, operation = "blockKey", argument = "
  * Checks and brands a router hash. Accepts a bigint of 0 to 2^64-1, or a number that is a safe non-negative integer.
  * @throws InvalidArgumentError for anything else; an unsafe number is refused, never rounded.
  */
-export function routerHash(value: bigint | number, operation = "routerHash", argument = "value"): RouterHash {
-	if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) return BigInt(value) as RouterHash;
-	if (typeof value === "bigint" && value >= 0n && value <= UINT64_MAX) return value as RouterHash;
-	throw new InvalidArgumentError(operation, argument, value, "an unsigned 64-bit integer (bigint, or a safe number)");
+export function routerHash(
+	value: bigint | number,
+	operation = "routerHash",
+	argument = "value",
+): RouterHash {
+	if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0)
+		return BigInt(value) as RouterHash;
+	if (typeof value === "bigint" && value >= 0n && value <= UINT64_MAX)
+		return value as RouterHash;
+	throw new InvalidArgumentError(
+		operation,
+		argument,
+		value,
+		"an unsigned 64-bit integer (bigint, or a safe number)",
+	);
 }
 
 /**
@@ -62,7 +86,9 @@ export function routerHash(value: bigint | number, operation = "routerHash", arg
  * {@link keyFromText}.
  */
 export function keyText(key: Uint8Array): string {
-	return Buffer.from(key.buffer, key.byteOffset, key.byteLength).latin1Slice();
+	return Buffer.from(key.buffer, key.byteOffset, key.byteLength).toString(
+		"latin1",
+	);
 }
 
 /** The inverse of {@link keyText}. */

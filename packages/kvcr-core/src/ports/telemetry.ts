@@ -6,9 +6,17 @@
  */
 export interface TelemetryStats {
 	/** Adds to a monotonic counter. */
-	increaseCounter(name: string, value: number, labels: Readonly<Record<string, string>>): void;
+	increaseCounter(
+		name: string,
+		value: number,
+		labels: Readonly<Record<string, string>>,
+	): void;
 	/** Records one observation, in seconds or bytes as the name says. */
-	observeHistogram(name: string, value: number, labels: Readonly<Record<string, string>>): void;
+	observeHistogram(
+		name: string,
+		value: number,
+		labels: Readonly<Record<string, string>>,
+	): void;
 }
 
 /** A structured logger of the shape pino and similar libraries have. */
@@ -28,4 +36,9 @@ export const consoleLogger: Logger = {
 };
 
 /** Drops everything. */
-export const silentLogger: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+export const silentLogger: Logger = {
+	debug: () => {},
+	info: () => {},
+	warn: () => {},
+	error: () => {},
+};

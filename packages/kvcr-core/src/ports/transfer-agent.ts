@@ -142,7 +142,10 @@ export interface TransferAgent {
 	 * @throws InvalidMetadataError for unusable bytes or regions that the metadata does not cover (where that is detectable),
 	 * RemoteBusyError when the name is loaded and has writes in flight.
 	 */
-	addRemote(metadata: Uint8Array, regions: readonly RegionDescriptor[]): RemoteAgent;
+	addRemote(
+		metadata: Uint8Array,
+		regions: readonly RegionDescriptor[],
+	): RemoteAgent;
 	/**
 	 * Forgets a peer. Removing a stale handle does nothing.
 	 * @throws RemoteBusyError while writes to it are in flight.

@@ -1,0 +1,96 @@
+/** The end of an instance: bounded, in an order that never lets memory go while something can still touch it. */
+import type { Settings } from "./options.js";
+import { KvcrError } from "./ports/index.js";
+import type { Wiring } from "./wiring.js";
+
+/**
+ * Ends everything. Resolves once the agent has proven that nothing native can touch memory any more.
+ * @throws NotQuiescentError when it cannot: the memory stays. Other errors come after the memory is safe.
+ */
+export async function closeAll(
+	parts: Wiring,
+	settings: Settings,
+): Promise<void> {
+	const {
+		independent,
+		resolver,
+		pulls,
+		serve,
+		copier,
+		cache,
+		health,
+		agent,
+		channel,
+	} = parts;
+	const failures: unknown[] = [];
+	const attempt = (step: () => void): void => {
+		try {
+			step();
+		} catch (error) {
+			failures.push(error);
+		}
+	};
+	attempt(() => independent.close());
+	attempt(() => resolver.close());
+	attempt(() => copier.close());
+	attempt(() => pulls.stop());
+	attempt(() => serve.stop());
+	attempt(() => cache?.close());
+	drain(parts, attempt);
+	if (health.failure === undefined)
+		await transfersEnded(parts, settings.closeTimeoutMs);
+	await channel.close().catch((error: unknown) => failures.push(error));
+	// This is the proof. Where it fails, everything below would free memory under a write.
+	await agent.close();
+	attempt(() => parts.pump.stop());
+	attempt(() => serve.quiesced());
+	attempt(() => pulls.quiesced());
+	drain(parts, attempt);
+	const unreleased = parts.pins?.close() ?? [];
+	attempt(() => parts.sources.close());
+	attempt(() => parts.routes.close());
+	parts.stall.close();
+	parts.advice.clear();
+	parts.operations.failAll("closed");
+	attempt(() => cache?.settle());
+	if (unreleased.length > 0) {
+		const list = unreleased.join(", ");
+		failures.push(
+			new KvcrError(
+				"ERR_KVCR_PINS_HELD",
+				`close: the framework did not take back pins ${list}`,
+			),
+		);
+	}
+	if (failures.length > 0) throw failures[0];
+}
+
+function drain(parts: Wiring, attempt: (step: () => void) => void): void {
+	// A task that throws leaves those behind it queued: go on until none is left.
+	while (parts.owner.size > 0) attempt(() => parts.owner.drain());
+	attempt(() => parts.cache?.settle());
+}
+
+/** Waits, at most `limitMs`, until every transfer has come to its end by itself. */
+async function transfersEnded(parts: Wiring, limitMs: number): Promise<void> {
+	const { pulls, serve, owner, clock } = parts;
+	await new Promise<void>((resolve) => {
+		let over = false;
+		const finish = (): void => {
+			if (over) return;
+			over = true;
+			timer.cancel();
+			stopListening();
+			clearTimeout(alive);
+			resolve();
+		};
+		const check = (): void => {
+			if (pulls.size === 0 && serve.size === 0) finish();
+		};
+		// The clock's timers do not keep the process alive, and closing must come to its end.
+		const alive = setTimeout(() => {}, limitMs);
+		const timer = clock.schedule(limitMs, finish);
+		const stopListening = owner.onWake(() => queueMicrotask(check));
+		check();
+	});
+}

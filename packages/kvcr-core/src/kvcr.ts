@@ -1,0 +1,613 @@
+/** The facade: one instance in one worker. It checks arguments and hands them to the parts that do the work. */
+import type { ManagedCacheStats } from "./cache/index.js";
+import { closeAll } from "./closing.js";
+import {
+	parseHintEnvelope,
+	requestAdviceId,
+	startsPlacement,
+} from "./hints/index.js";
+import { type KvcrOptions, readSettings, type Settings } from "./options.js";
+import { DeliverWork } from "./owner/deliver-work.js";
+import { type DepositSource, DepositWork } from "./owner/deposit-work.js";
+import { FetchOperation } from "./owner/fetch-operation.js";
+import { FetchWork } from "./owner/fetch-work.js";
+import { type KeyRef, keyRef, keyRefs } from "./owner/key-ref.js";
+import type { OperationResult } from "./owner/operations.js";
+import {
+	blockKey,
+	type CacheTier,
+	ClosedError,
+	type FrameworkPiece,
+	type Incarnation,
+	InvalidArgumentError,
+	type OpHandle,
+	type ReleaseHandle,
+	StartupError,
+} from "./ports/index.js";
+import type { StateLockHold } from "./progress/state-lock.js";
+import { type PoolMemory, type Wiring, wire } from "./wiring.js";
+
+/** A piece of a block to deposit: registered framework memory, or any bytes, unchanged until the operation completes. */
+export type DepositPiece =
+	| FrameworkPiece
+	| { readonly label: string; readonly bytes: Uint8Array };
+
+/** A block to deposit: its pieces in layout order. */
+export interface DepositBlock {
+	readonly key: Uint8Array;
+	readonly pieces: readonly DepositPiece[];
+}
+
+/** Where a block is to be delivered: framework memory per piece. A subset of the labels asks for those pieces only. */
+export interface DeliverDestination {
+	readonly key: Uint8Array;
+	readonly pieces: readonly FrameworkPiece[];
+}
+
+/** What is known about a block, without asking anybody. A status is not a promise. */
+export type QueryResult =
+	| {
+			readonly status: "HIT" | "FETCHING" | "FETCHABLE";
+			readonly tier: CacheTier;
+	  }
+	| { readonly status: "MISS"; readonly tier?: undefined };
+
+/** What became of one release handle. */
+export interface ReleaseResult {
+	readonly handle: ReleaseHandle;
+	/** False when the handle was unknown or released before. */
+	readonly released: boolean;
+}
+
+/** A snapshot of an instance, for operators and tests. */
+export interface KvcrStats {
+	readonly counters: Readonly<Record<string, number>>;
+	readonly cache: ManagedCacheStats | undefined;
+	/** Operations without a completion, and completions that were not collected. */
+	readonly operations: { readonly open: number; readonly uncollected: number };
+	/** Transfers whose memory is not safe yet, by side. */
+	readonly transfers: {
+		readonly pulls: Readonly<Record<string, number>>;
+		readonly writes: number;
+	};
+	readonly pins: {
+		readonly held: number;
+		readonly pending: number;
+		readonly releasing: number;
+	};
+	/** Advice stored, private advice of hints under way included. */
+	readonly advice: number;
+	/** Targets loaded, and sources known. */
+	readonly peers: { readonly targets: number; readonly sources: number };
+	/** Hashes of independent hints without an outcome. */
+	readonly hintsPending: number;
+}
+
+/** KV Cache Runner: owns managed host memory, acts on hints, serves peers. Made by {@link Kvcr.create}. */
+export class Kvcr {
+	readonly #parts: Wiring;
+	readonly #settings: Settings;
+	readonly #defaultLayout: readonly string[] | undefined;
+	#closing: Promise<void> | undefined;
+
+	private constructor(
+		parts: Wiring,
+		settings: Settings,
+		defaultLayout: readonly string[] | undefined,
+	) {
+		this.#parts = parts;
+		this.#settings = settings;
+		this.#defaultLayout = defaultLayout;
+	}
+
+	/**
+	 * Allocates the pools, starts the channel and begins to answer peers.
+	 * @throws InvalidArgumentError before anything is started; what the agent or the channel throw, after closing both;
+	 * StartupError when closing them failed too: then keep every buffer mapped until the process ends.
+	 */
+	static async create(options: KvcrOptions): Promise<Kvcr> {
+		const settings = readSettings(options);
+		const { agent, channel } = options;
+		try {
+			const pools: PoolMemory[] = [];
+			for (const { name, slotBytes, slotCount } of options.pools) {
+				if (slotCount === 0) continue;
+				const region = await agent.createRegion({
+					label: name,
+					elementBytes: slotBytes,
+					elementCount: slotCount,
+				});
+				pools.push({ name, region });
+			}
+			const parts = wire(options, settings, pools);
+			parts.pump.start();
+			await parts.channel.start((message) => parts.inbox.receive(message));
+			const only = options.pools.length === 1 ? options.pools[0] : undefined;
+			return new Kvcr(parts, settings, only && [only.name]);
+		} catch (error) {
+			try {
+				await channel?.close();
+				await agent.close();
+			} catch (closeError) {
+				throw new StartupError(
+					"Kvcr.create: start-up failed and native work could not be stopped; keep all buffers mapped",
+					{
+						cause: new AggregateError([error, closeError]),
+					},
+				);
+			}
+			throw error;
+		}
+	}
+
+	/** Identity of this running instance (wire field `sender_incarnation`). */
+	get incarnation(): Incarnation {
+		return this.#parts.incarnation;
+	}
+
+	/** Endpoint peers reach this instance at; undefined without a channel. */
+	get endpoint(): string | undefined {
+		return this.#parts.channel.endpoint;
+	}
+
+	/**
+	 * Acts on a hint envelope: JSON text, its bytes, or an object. With a request ID, actions of scope `request` are advice
+	 * for later calls of that request; all others start placement at once and outlive the request.
+	 * @throws InvalidHintError naming the field; nothing of the envelope takes effect then.
+	 */
+	submitHint(hint: string | Uint8Array | object, requestId?: string): void {
+		this.#enter("Kvcr.submitHint");
+		if (requestId !== undefined) checkRequestId(requestId, "Kvcr.submitHint");
+		const envelope = parseHintEnvelope(hint, { requestId });
+		const { telemetry, advice, independent, sources } = this.#parts;
+		for (const mismatch of envelope.versionMismatches) {
+			telemetry.warnOnce(
+				`hint-${mismatch.kind}`,
+				mismatch,
+				"hint has another version than the one understood",
+			);
+		}
+		for (const action of envelope.actions) {
+			const independently = startsPlacement(action, requestId);
+			telemetry.count("kvcr_hints_total", {
+				scope: independently ? "independent" : "request",
+				mode: action.mode,
+			});
+			if (action.source !== undefined && this.#settings.eagerConnect)
+				sources.connect(action.source);
+			if (independently) independent.submit(action);
+			else if (requestId !== undefined) advice.record(requestId, action);
+		}
+		this.#leave();
+	}
+
+	/** Ends the advice of a request. Independent placement that it carried goes on. */
+	discardHint(requestId: string): void {
+		this.#enter("Kvcr.discardHint");
+		checkRequestId(requestId, "Kvcr.discardHint");
+		this.#parts.advice.discard(requestAdviceId(requestId));
+		this.#leave();
+	}
+
+	/**
+	 * What is known about blocks, one result per key, in order. Starts, allocates and pins nothing.
+	 * @throws InvalidArgumentError for a key that is not bytes.
+	 */
+	query(
+		keys: Iterable<Uint8Array>,
+		options: { readonly requestId?: string } = {},
+	): QueryResult[] {
+		this.#enter("Kvcr.query");
+		const adviceId = adviceOf(options.requestId, "Kvcr.query");
+		const { cache, selector } = this.#parts;
+		const results: QueryResult[] = [];
+		let index = 0;
+		for (const key of keys) {
+			const ref = keyRef(blockKey(key, "Kvcr.query", `keys[${index}]`));
+			index += 1;
+			const state = cache?.get(ref.text)?.state;
+			if (state === "READY") results.push({ status: "HIT", tier: "DRAM" });
+			else if (state === "FILLING")
+				results.push({ status: "FETCHING", tier: "DRAM" });
+			else if (selector.choose(adviceId, ref) !== undefined)
+				results.push({ status: "FETCHABLE", tier: "REMOTE_G2" });
+			else results.push({ status: "MISS" });
+		}
+		return results;
+	}
+
+	/**
+	 * Copies blocks into managed memory. Completes with `SUCCESS`, `DROPPED` (the policy declined) or `FAILED` per key; with
+	 * `noEvict` every success carries a release handle, and the block stays until it is released. Of equal keys the
+	 * first counts.
+	 * @throws InvalidArgumentError, ElementOutOfRangeError, RegionReleasedError before anything changes.
+	 */
+	deposit(
+		blocks: Iterable<DepositBlock>,
+		options: { readonly noEvict?: boolean } = {},
+	): OpHandle {
+		this.#enter("Kvcr.deposit");
+		const { noEvict = false } = options;
+		if (typeof noEvict !== "boolean")
+			throw new InvalidArgumentError(
+				"Kvcr.deposit",
+				"noEvict",
+				noEvict,
+				"a boolean",
+			);
+		const { refs, items } = this.#collect(
+			blocks,
+			"Kvcr.deposit",
+			"blocks",
+			(block, at) => this.#depositSource(block, at),
+		);
+		const { operations, fetch, copier, clock } = this.#parts;
+		const operation = operations.begin("deposit", refs);
+		if (fetch === undefined) {
+			for (const index of refs.keys())
+				operations.settle(operation, index, {
+					status: "FAILED",
+					reason: "too_large",
+				});
+		} else {
+			const deadline = clock.now() + this.#settings.operationTimeoutMs;
+			const work = new DepositWork(
+				{ ...fetch, copier, operations },
+				operation,
+				items,
+				noEvict,
+				deadline,
+			);
+			operation.work = work;
+			this.#begin(operation, () => work.start());
+		}
+		this.#leave();
+		return operation.handle;
+	}
+
+	/**
+	 * Makes blocks resident and keeps them claimed: success carries the pieces and a release handle. What is missing comes from
+	 * the source that advice of the request names. Equal keys collapse.
+	 * @param options.expectedLayout Labels the blocks must have; required to pull where there are several pools.
+	 * @throws InvalidArgumentError before anything changes.
+	 */
+	fetch(
+		keys: Iterable<Uint8Array>,
+		options: {
+			readonly requestId?: string;
+			readonly expectedLayout?: readonly string[];
+		} = {},
+	): OpHandle {
+		this.#enter("Kvcr.fetch");
+		const refs = keyRefs(keys, "Kvcr.fetch", "keys");
+		const { expectedLayout: layout, requestId } = options;
+		const adviceId = adviceOf(requestId, "Kvcr.fetch");
+		const { operations, fetch, clock, cache, memory } = this.#parts;
+		if (layout !== undefined)
+			memory.checkLayout(layout, "Kvcr.fetch", "expectedLayout");
+		const operation = operations.begin("fetch", refs);
+		if (fetch === undefined || cache === undefined) {
+			for (const index of refs.keys())
+				operations.settle(operation, index, {
+					status: "FAILED",
+					reason: "too_large",
+				});
+		} else {
+			const deadline = clock.now() + this.#settings.operationTimeoutMs;
+			const sink = new FetchOperation(cache, operations, operation);
+			const order = {
+				keys: refs,
+				layout,
+				defaultLayout: this.#defaultLayout,
+				adviceId,
+				deadline,
+			};
+			const work = new FetchWork(fetch, order, sink);
+			sink.work = work;
+			operation.work = sink;
+			this.#begin(operation, () => work.start());
+		}
+		this.#leave();
+		return operation.handle;
+	}
+
+	/**
+	 * Copies blocks into framework memory, from managed memory or from the source that advice of the request names. The
+	 * destination memory belongs to the operation until it completes; reason `uncertain` means even longer, until a
+	 * report says `quiesced`. Of equal keys the first counts.
+	 * @throws InvalidArgumentError, ElementOutOfRangeError, RegionReleasedError before anything changes.
+	 */
+	deliver(
+		destinations: Iterable<DeliverDestination>,
+		options: { readonly requestId?: string } = {},
+	): OpHandle {
+		this.#enter("Kvcr.deliver");
+		const adviceId = adviceOf(options.requestId, "Kvcr.deliver");
+		const { memory, operations, clock } = this.#parts;
+		const used = new Set<string>();
+		const { refs, items } = this.#collect(
+			destinations,
+			"Kvcr.deliver",
+			"destinations",
+			(destination, at) => {
+				memory.check(destination.pieces, "Kvcr.deliver", `${at}.pieces`);
+				for (const [
+					index,
+					{ region, element },
+				] of destination.pieces.entries()) {
+					const place = `${element} ${region.label}`;
+					if (used.has(place))
+						throw new InvalidArgumentError(
+							"Kvcr.deliver",
+							`${at}.pieces[${index}]`,
+							place,
+							"a place used once",
+						);
+					used.add(place);
+				}
+				return destination.pieces;
+			},
+		);
+		const operation = operations.begin("deliver", refs);
+		const deadline = clock.now() + this.#settings.operationTimeoutMs;
+		const work = new DeliverWork(
+			{ ...this.#parts, fills: this.#parts.fetch?.fills },
+			operation,
+			items,
+			adviceId,
+			deadline,
+		);
+		operation.work = work;
+		this.#begin(operation, () => work.start());
+		this.#leave();
+		return operation.handle;
+	}
+
+	/** Ends claims. One result per handle, in order; releasing twice is no error. */
+	release(handles: Iterable<ReleaseHandle>): ReleaseResult[] {
+		this.#enter("Kvcr.release");
+		const list = [...handles];
+		for (const [index, handle] of list.entries()) {
+			if (typeof handle !== "bigint")
+				throw new InvalidArgumentError(
+					"Kvcr.release",
+					`handles[${index}]`,
+					handle,
+					"a bigint",
+				);
+		}
+		const { cache } = this.#parts;
+		const results = list.map((handle) => ({
+			handle,
+			released: cache?.releaseHandle(handle) ?? false,
+		}));
+		this.#leave();
+		return results;
+	}
+
+	/**
+	 * Gives up an operation, or some of its keys. Best effort: work that others share goes on, and a delivery under way ends
+	 * only when its memory is safe. Entries given up end as `FAILED` with reason `aborted`.
+	 * @returns false when the operation is unknown or complete.
+	 */
+	abort(handle: OpHandle, keys?: Iterable<Uint8Array>): boolean {
+		this.#enter("Kvcr.abort");
+		if (typeof handle !== "bigint")
+			throw new InvalidArgumentError(
+				"Kvcr.abort",
+				"handle",
+				handle,
+				"a bigint",
+			);
+		const wanted =
+			keys &&
+			new Set(keyRefs(keys, "Kvcr.abort", "keys").map((ref) => ref.text));
+		const operation = this.#parts.operations.get(handle);
+		const work = operation?.work;
+		if (operation === undefined || work === undefined) return false;
+		for (const [index, ref] of operation.keys.entries()) {
+			if (
+				operation.results[index] === undefined &&
+				(wanted === undefined || wanted.has(ref.text))
+			)
+				work.abortEntry(index);
+		}
+		this.#leave();
+		return true;
+	}
+
+	/**
+	 * Does what is due on the owner's side (callbacks, inventory, pins) and hands out completed operations, each once.
+	 * Works after `close` too, for the operations that closing ended.
+	 * @throws ProgressFailedError once progress has failed for good.
+	 */
+	pollCompleted(): readonly OperationResult[] {
+		const { health, owner, pins, clock, operations } = this.#parts;
+		if (this.#closing === undefined) {
+			health.check();
+			owner.drain();
+			pins?.poll();
+			this.#leave();
+			// Only the framework can move these on, and it has no way to wake us.
+			if (pins?.waiting)
+				clock.schedule(this.#settings.metadataRetryIntervalMs, () =>
+					owner.wake(),
+				);
+		}
+		return operations.takeCompleted();
+	}
+
+	/**
+	 * Holds the state lock: until it is released, progress changes nothing that the owner could see. Progress does not wait for
+	 * it; hash resolution does not need it.
+	 */
+	lockState(): StateLockHold {
+		return this.#parts.lock.hold();
+	}
+
+	/** Calls a listener when a poll would find something. The returned function removes it. */
+	onWake(listener: () => void): () => void {
+		return this.#parts.owner.onWake(listener);
+	}
+
+	/** A snapshot of counters and of everything that is held. */
+	stats(): KvcrStats {
+		const {
+			telemetry,
+			cache,
+			operations,
+			pulls,
+			serve,
+			pins,
+			advice,
+			routes,
+			sources,
+			independent,
+		} = this.#parts;
+		return {
+			counters: telemetry.counters(),
+			cache: cache?.stats(),
+			operations: {
+				open: operations.size,
+				uncollected: operations.uncollected,
+			},
+			transfers: { pulls: pulls.countByState(), writes: serve.size },
+			pins: pins?.counts ?? { held: 0, pending: 0, releasing: 0 },
+			advice: advice.size,
+			peers: { targets: routes.size, sources: sources.size },
+			hintsPending: independent.pending,
+		};
+	}
+
+	/**
+	 * Ends the instance, its channel and its agent, in bounded time. Open operations end as `FAILED` with reason `closed`.
+	 * Closing twice gives the same result.
+	 * @throws NotQuiescentError (as rejection) when something native may still touch memory: it stays mapped.
+	 */
+	close(): Promise<void> {
+		this.#closing ??= closeAll(this.#parts, this.#settings);
+		return this.#closing;
+	}
+
+	#enter(operation: string): void {
+		if (this.#closing !== undefined)
+			throw new ClosedError(operation, "this Kvcr");
+		this.#parts.health.check();
+		this.#parts.owner.drain();
+		this.#parts.cache?.settle();
+	}
+
+	#leave(): void {
+		this.#parts.owner.drain();
+		this.#parts.cache?.settle();
+	}
+
+	/** Runs the start of an operation; if that throws, nothing of the operation remains. */
+	#begin(
+		operation: Parameters<Wiring["operations"]["withdraw"]>[0],
+		start: () => void,
+	): void {
+		try {
+			start();
+		} catch (error) {
+			this.#parts.operations.withdraw(operation);
+			throw error;
+		}
+	}
+
+	/** Reads a batch of keyed items; the first of equal keys counts. */
+	#collect<Item extends { readonly key: Uint8Array }, T>(
+		batch: Iterable<Item>,
+		operation: string,
+		argument: string,
+		read: (item: Item, at: string) => T,
+	): { refs: KeyRef[]; items: T[] } {
+		if (
+			typeof batch !== "object" ||
+			batch === null ||
+			!(Symbol.iterator in batch)
+		) {
+			throw new InvalidArgumentError(operation, argument, batch, "an iterable");
+		}
+		const refs: KeyRef[] = [];
+		const items: T[] = [];
+		const seen = new Set<string>();
+		let index = 0;
+		for (const item of batch) {
+			const at = `${argument}[${index}]`;
+			index += 1;
+			if (typeof item !== "object" || item === null)
+				throw new InvalidArgumentError(
+					operation,
+					at,
+					item,
+					"an object with a key",
+				);
+			const ref = keyRef(blockKey(item.key, operation, `${at}.key`));
+			const value = read(item, at);
+			if (seen.has(ref.text)) continue;
+			seen.add(ref.text);
+			refs.push(ref);
+			items.push(value);
+		}
+		return { refs, items };
+	}
+
+	#depositSource(block: DepositBlock, at: string): DepositSource {
+		const { memory } = this.#parts;
+		const { pieces } = block;
+		if (!Array.isArray(pieces) || pieces.length === 0) {
+			throw new InvalidArgumentError(
+				"Kvcr.deposit",
+				`${at}.pieces`,
+				pieces,
+				"a non-empty array of pieces",
+			);
+		}
+		const bytes: Uint8Array[] = [];
+		for (const [index, piece] of (
+			pieces as readonly DepositPiece[]
+		).entries()) {
+			const where = `${at}.pieces[${index}]`;
+			if ("bytes" in piece) {
+				memory.checkLayout([piece.label], "Kvcr.deposit", `${where}.label`);
+				const expected = memory.slotBytes(piece.label);
+				if (
+					!(piece.bytes instanceof Uint8Array) ||
+					piece.bytes.byteLength !== expected
+				) {
+					throw new InvalidArgumentError(
+						"Kvcr.deposit",
+						`${where}.bytes`,
+						piece.bytes,
+						`${expected} bytes, a slot of its pool`,
+					);
+				}
+				bytes.push(piece.bytes);
+			} else {
+				memory.check([piece], "Kvcr.deposit", where);
+				bytes.push(piece.region.element(piece.element));
+			}
+		}
+		return {
+			layout: (pieces as readonly DepositPiece[]).map((piece) => piece.label),
+			bytes,
+		};
+	}
+}
+
+function adviceOf(requestId: string | undefined, operation: string) {
+	if (requestId === undefined) return undefined;
+	checkRequestId(requestId, operation);
+	return requestAdviceId(requestId);
+}
+
+function checkRequestId(requestId: string, operation: string): void {
+	if (typeof requestId === "string" && requestId.length > 0) return;
+	throw new InvalidArgumentError(
+		operation,
+		"requestId",
+		requestId,
+		"a non-empty string",
+	);
+}

@@ -1,0 +1,266 @@
+/** Settings of an instance, and their defaults. */
+import type {
+	CapacityListener,
+	Clock,
+	ControlChannel,
+	FrameworkPins,
+	InventorySink,
+	KeyAdapter,
+	KVCachePolicy,
+	Logger,
+	MemoryRegion,
+	TelemetryStats,
+	TransferAgent,
+} from "./ports/index.js";
+import { InvalidArgumentError } from "./ports/index.js";
+import type { TransferReportListener } from "./transfer/reports.js";
+
+/** One pool of managed memory. */
+export interface PoolOptions {
+	/** Without ":"; empty only when it is the only pool. */
+	readonly name: string;
+	/** Bytes of one slot, and so of every piece with this pool's label. */
+	readonly slotBytes: number;
+	/** Slots to allocate. 0: this instance only knows the size, and keeps no such blocks itself. */
+	readonly slotCount: number;
+}
+
+/** Bounds that protect an instance from its peers. */
+export interface KvcrLimits {
+	/** Targets whose memory this instance keeps loaded, and sources it remembers. @default 10240 */
+	readonly maxPeers?: number;
+	/** Writes one target may have in progress here; more are refused. @default 1024 */
+	readonly maxWritesPerPeer?: number;
+	/** Largest metadata blob of a peer, in bytes. @default 262144 */
+	readonly maxMetadataBytes?: number;
+	/** A target unused for this long is unloaded, in milliseconds. @default 600000 */
+	readonly idlePeerMs?: number;
+}
+
+/** Everything `Kvcr.create` takes. */
+export interface KvcrOptions {
+	/** Moves the bytes. The instance owns it from now on and closes it. */
+	readonly agent: TransferAgent;
+	/** Carries control messages. The instance owns it from now on and closes it. Absent: no peers, local memory only. */
+	readonly channel?: ControlChannel | undefined;
+	/** What keys mean. Absent: hints work in request scope only, and cover every key. */
+	readonly adapter?: KeyAdapter | undefined;
+	/** At least one. */
+	readonly pools: readonly PoolOptions[];
+	/** The framework's own registered memory, made by the same agent. Labels are unique: `pool`, `pool:part` or `pool:*`. */
+	readonly frameworkRegions?: readonly MemoryRegion[] | undefined;
+	/** Lets peers read framework memory. Absent: only managed memory is served. */
+	readonly pins?: FrameworkPins | undefined;
+	/** @default least recently used */
+	readonly policy?: KVCachePolicy | undefined;
+	readonly inventorySink?: InventorySink | undefined;
+	/** @default 0: at once */
+	readonly inventoryReportIntervalMs?: number | undefined;
+	readonly capacityListener?: CapacityListener | undefined;
+	/** @default 0: never */
+	readonly capacityLowWatermarkPercent?: number | undefined;
+	/** From the start of an operation to the failure of its waiters, in milliseconds. @default 1000 */
+	readonly operationTimeoutMs?: number | undefined;
+	/** From the start of an operation to the report that its memory is uncertain, in milliseconds. @default 5000 */
+	readonly abandonTimeoutMs?: number | undefined;
+	/** Between repeated introductions to a source that does not answer, in milliseconds. @default 100 */
+	readonly metadataRetryIntervalMs?: number | undefined;
+	/** Longest wait of `close` for transfers to end by themselves, in milliseconds. @default 2000 */
+	readonly closeTimeoutMs?: number | undefined;
+	/** Introduce this instance to a source as soon as a hint names it. @default true */
+	readonly eagerConnect?: boolean | undefined;
+	/**
+	 * Whether a predecessor at our control endpoint must be dead once we have it. True lets targets of a restarted source use
+	 * their memory again. @default what the channel says of its endpoint
+	 */
+	readonly exclusiveEndpoint?: boolean | undefined;
+	readonly limits?: KvcrLimits | undefined;
+	/** Told about memory at risk, inside API calls. @default a log line */
+	readonly onTransferReport?: TransferReportListener | undefined;
+	readonly stats?: TelemetryStats | undefined;
+	/** @default warnings and errors to the console */
+	readonly logger?: Logger | undefined;
+	/** @default the system clock */
+	readonly clock?: Clock | undefined;
+}
+
+/** The settings that are plain numbers, checked and with defaults. */
+export interface Settings {
+	readonly operationTimeoutMs: number;
+	readonly abandonTimeoutMs: number;
+	readonly metadataRetryIntervalMs: number;
+	readonly closeTimeoutMs: number;
+	readonly maxPeers: number;
+	readonly maxWritesPerPeer: number;
+	readonly maxMetadataBytes: number;
+	readonly idlePeerMs: number;
+	readonly eagerConnect: boolean;
+}
+
+/** @throws InvalidArgumentError naming the first unusable setting. */
+export function readSettings(options: KvcrOptions): Settings {
+	if (typeof options !== "object" || options === null) {
+		throw new InvalidArgumentError(
+			"Kvcr.create",
+			"options",
+			options,
+			"an object",
+		);
+	}
+	requireMethods("agent", options.agent, ["createRegion", "write", "close"]);
+	if (options.channel !== undefined)
+		requireMethods("channel", options.channel, ["start", "send", "close"]);
+	if (options.adapter !== undefined)
+		requireMethods("adapter", options.adapter, ["encode", "decode"]);
+	if (options.pins !== undefined)
+		requireMethods("pins", options.pins, [
+			"request",
+			"pollResults",
+			"cancel",
+			"release",
+		]);
+	checkPools(options.pools);
+	const operationTimeoutMs = positive(
+		"operationTimeoutMs",
+		options.operationTimeoutMs,
+		1000,
+	);
+	const abandonTimeoutMs = positive(
+		"abandonTimeoutMs",
+		options.abandonTimeoutMs,
+		Math.max(5000, operationTimeoutMs),
+	);
+	if (abandonTimeoutMs < operationTimeoutMs) {
+		const expected = `at least operationTimeoutMs (${operationTimeoutMs})`;
+		throw new InvalidArgumentError(
+			"Kvcr.create",
+			"abandonTimeoutMs",
+			abandonTimeoutMs,
+			expected,
+		);
+	}
+	const limits = options.limits ?? {};
+	return {
+		operationTimeoutMs,
+		abandonTimeoutMs,
+		metadataRetryIntervalMs: positive(
+			"metadataRetryIntervalMs",
+			options.metadataRetryIntervalMs,
+			100,
+		),
+		closeTimeoutMs: positive("closeTimeoutMs", options.closeTimeoutMs, 2000),
+		maxPeers: positive("limits.maxPeers", limits.maxPeers, 10_240),
+		maxWritesPerPeer: positive(
+			"limits.maxWritesPerPeer",
+			limits.maxWritesPerPeer,
+			1024,
+		),
+		maxMetadataBytes: positive(
+			"limits.maxMetadataBytes",
+			limits.maxMetadataBytes,
+			262_144,
+		),
+		idlePeerMs: positive("limits.idlePeerMs", limits.idlePeerMs, 600_000),
+		eagerConnect: options.eagerConnect ?? true,
+	};
+}
+
+function checkPools(pools: readonly PoolOptions[]): void {
+	if (!Array.isArray(pools) || pools.length === 0) {
+		throw new InvalidArgumentError(
+			"Kvcr.create",
+			"pools",
+			pools,
+			"a non-empty array of pools",
+		);
+	}
+	const names = new Set<string>();
+	for (const [index, pool] of (pools as readonly PoolOptions[]).entries()) {
+		const at = `pools[${index}]`;
+		if (typeof pool !== "object" || pool === null) {
+			throw new InvalidArgumentError(
+				"Kvcr.create",
+				at,
+				pool,
+				"a pool { name, slotBytes, slotCount }",
+			);
+		}
+		const { name, slotBytes, slotCount } = pool;
+		if (typeof name !== "string" || name.includes(":")) {
+			throw new InvalidArgumentError(
+				"Kvcr.create",
+				`${at}.name`,
+				name,
+				'a string without ":"',
+			);
+		}
+		if (name === "" && pools.length > 1) {
+			throw new InvalidArgumentError(
+				"Kvcr.create",
+				`${at}.name`,
+				name,
+				"non-empty where there are several pools",
+			);
+		}
+		if (names.has(name))
+			throw new InvalidArgumentError(
+				"Kvcr.create",
+				`${at}.name`,
+				name,
+				"unique",
+			);
+		names.add(name);
+		if (!Number.isSafeInteger(slotBytes) || slotBytes <= 0) {
+			throw new InvalidArgumentError(
+				"Kvcr.create",
+				`${at}.slotBytes`,
+				slotBytes,
+				"a positive integer",
+			);
+		}
+		if (!Number.isSafeInteger(slotCount) || slotCount < 0) {
+			throw new InvalidArgumentError(
+				"Kvcr.create",
+				`${at}.slotCount`,
+				slotCount,
+				"a non-negative integer",
+			);
+		}
+	}
+}
+
+function positive(
+	argument: string,
+	value: number | undefined,
+	fallback: number,
+): number {
+	if (value === undefined) return fallback;
+	if (typeof value === "number" && Number.isFinite(value) && value > 0)
+		return value;
+	throw new InvalidArgumentError(
+		"Kvcr.create",
+		argument,
+		value,
+		"a positive finite number",
+	);
+}
+
+function requireMethods(
+	argument: string,
+	value: unknown,
+	methods: readonly string[],
+): void {
+	const object = value as Record<string, unknown> | null | undefined;
+	if (
+		typeof object === "object" &&
+		object !== null &&
+		methods.every((name) => typeof object[name] === "function")
+	)
+		return;
+	throw new InvalidArgumentError(
+		"Kvcr.create",
+		argument,
+		value,
+		`an object with ${methods.join(", ")}`,
+	);
+}

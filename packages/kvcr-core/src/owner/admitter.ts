@@ -1,0 +1,145 @@
+/** Admission into managed memory as operations need it: at once, or after waiting for capacity until a deadline. */
+import type {
+	AdmissionOutcome,
+	CapacityTicket,
+	ManagedCache,
+	Residency,
+} from "../cache/index.js";
+import type { IngestSource } from "../ports/index.js";
+import type { EntryStatus, FailureReason } from "./operations.js";
+
+/** One block to admit. */
+export interface AdmissionEntry {
+	readonly entry: number;
+	readonly keyText: string;
+	readonly layout: readonly string[];
+}
+
+/** Told what became of each entry: exactly one call per entry, unless it is cancelled. */
+export interface AdmissionListener {
+	/** Slots are reserved. `late` is true when the entry had to wait. */
+	reserved(entry: number, residency: Residency, late: boolean): void;
+	/** Somebody else brought the block in meanwhile. */
+	known(entry: number, residency: Residency): void;
+	refused(entry: number, status: EntryStatus, reason: FailureReason): void;
+}
+
+export class Admitter {
+	readonly #cache: ManagedCache;
+
+	constructor(cache: ManagedCache) {
+		this.#cache = cache;
+	}
+
+	/**
+	 * Admits a batch. Entries that wait for capacity get a ticket in `tickets`, under their entry number.
+	 * @param protect Keys that must not be evicted for this batch.
+	 * @param deadline Clock time after which waiting ends.
+	 */
+	admit(
+		entries: readonly AdmissionEntry[],
+		source: IngestSource,
+		protect: ReadonlySet<string>,
+		deadline: number,
+		listener: AdmissionListener,
+		tickets: Map<number, CapacityTicket>,
+	): void {
+		if (entries.length === 0) return;
+		const outcomes = this.#cache.admit(entries, source, protect);
+		for (const [index, outcome] of outcomes.entries()) {
+			const entry = entries[index] as AdmissionEntry;
+			if (outcome.kind === "no_capacity") {
+				this.#short(
+					entry,
+					outcome.missing,
+					source,
+					protect,
+					deadline,
+					listener,
+					tickets,
+				);
+			} else deliver(entry.entry, outcome, listener, false);
+		}
+	}
+
+	#short(
+		entry: AdmissionEntry,
+		missing: ReadonlyMap<string, number>,
+		source: IngestSource,
+		protect: ReadonlySet<string>,
+		deadline: number,
+		listener: AdmissionListener,
+		tickets: Map<number, CapacityTicket>,
+	): void {
+		let failureCount = 1;
+		if (
+			this.#cache.decideRecovery({ source, missing, failureCount }) === "fail"
+		) {
+			listener.refused(entry.entry, "FAILED", "no_capacity");
+			return;
+		}
+		const retry = (): ReadonlyMap<string, number> | undefined => {
+			const outcome = this.#cache.admit([entry], source, protect)[0];
+			if (outcome === undefined) return undefined;
+			if (outcome.kind === "no_capacity") {
+				failureCount += 1;
+				if (
+					this.#cache.decideRecovery({
+						source,
+						missing: outcome.missing,
+						failureCount,
+					}) === "wait"
+				)
+					return outcome.missing;
+				tickets.delete(entry.entry);
+				listener.refused(entry.entry, "FAILED", "no_capacity");
+				return undefined;
+			}
+			tickets.delete(entry.entry);
+			deliver(entry.entry, outcome, listener, true);
+			return undefined;
+		};
+		const expire = (reason: "deadline" | "closed"): void => {
+			tickets.delete(entry.entry);
+			listener.refused(
+				entry.entry,
+				"FAILED",
+				reason === "closed" ? "closed" : "no_capacity",
+			);
+		};
+		tickets.set(
+			entry.entry,
+			this.#cache.waitForCapacity({ retry, expire }, missing, deadline),
+		);
+	}
+}
+
+function deliver(
+	entry: number,
+	outcome: Exclude<AdmissionOutcome, { kind: "no_capacity" }>,
+	listener: AdmissionListener,
+	late: boolean,
+): void {
+	switch (outcome.kind) {
+		case "reserved": {
+			listener.reserved(entry, outcome.residency, late);
+			return;
+		}
+		case "known": {
+			listener.known(entry, outcome.residency);
+			return;
+		}
+		case "dropped": {
+			listener.refused(entry, "DROPPED", "policy");
+			return;
+		}
+		case "too_large": {
+			listener.refused(entry, "FAILED", "too_large");
+			return;
+		}
+		case "policy_error": {
+			listener.refused(entry, "FAILED", "policy_error");
+			return;
+		}
+	}
+}

@@ -1,0 +1,180 @@
+/** Copies blocks of the framework into managed memory. */
+import type {
+	CapacityTicket,
+	ManagedCache,
+	Residency,
+} from "../cache/index.js";
+import { sameLayout } from "../transfer/layout.js";
+import type {
+	AdmissionEntry,
+	AdmissionListener,
+	Admitter,
+} from "./admitter.js";
+import type { Fill, FillTable, FillWaiter } from "./fills.js";
+import type { CopyJob, CopyListener, LocalCopier } from "./local-copier.js";
+import type {
+	Abortable,
+	EntryStatus,
+	FailureReason,
+	Operation,
+	OperationTable,
+} from "./operations.js";
+
+/** A block to deposit, checked. */
+export interface DepositSource {
+	readonly layout: readonly string[];
+	/** Bytes of each piece, in layout order. */
+	readonly bytes: readonly Uint8Array[];
+}
+
+/** What the work needs. */
+export interface DepositParts {
+	readonly cache: ManagedCache;
+	readonly fills: FillTable;
+	readonly admitter: Admitter;
+	readonly copier: LocalCopier;
+	readonly operations: OperationTable;
+}
+
+export class DepositWork
+	implements AdmissionListener, FillWaiter, CopyListener, Abortable
+{
+	readonly #parts: DepositParts;
+	readonly #operation: Operation;
+	readonly #blocks: readonly DepositSource[];
+	readonly #noEvict: boolean;
+	readonly #deadline: number;
+	readonly #tickets = new Map<number, CapacityTicket>();
+	readonly #fills = new Map<number, Fill>();
+	#reserved: CopyJob[] = [];
+
+	/** @param blocks One per key of the operation. @param deadline Clock time until which capacity is awaited. */
+	constructor(
+		parts: DepositParts,
+		operation: Operation,
+		blocks: readonly DepositSource[],
+		noEvict: boolean,
+		deadline: number,
+	) {
+		this.#parts = parts;
+		this.#operation = operation;
+		this.#blocks = blocks;
+		this.#noEvict = noEvict;
+		this.#deadline = deadline;
+	}
+
+	/** Starts. @throws what an admission throws; then no slot is taken. */
+	start(): void {
+		const { cache, admitter, copier } = this.#parts;
+		const missing: AdmissionEntry[] = [];
+		const protect = new Set<string>();
+		for (const [entry, ref] of this.#operation.keys.entries()) {
+			protect.add(ref.text);
+			const residency = cache.get(ref.text);
+			if (residency !== undefined) this.#present(entry, residency);
+			else
+				missing.push({
+					entry,
+					keyText: ref.text,
+					layout: this.#blocks[entry]?.layout ?? [],
+				});
+		}
+		admitter.admit(
+			missing,
+			"deposit",
+			protect,
+			this.#deadline,
+			this,
+			this.#tickets,
+		);
+		const copies = this.#reserved;
+		this.#reserved = [];
+		copier.copy(copies);
+	}
+
+	reserved(entry: number, residency: Residency, late: boolean): void {
+		const { cache, fills, copier } = this.#parts;
+		const fill = fills.begin(residency);
+		this.#fills.set(entry, fill);
+		fills.join(residency.keyText, this, entry);
+		const job: CopyJob = {
+			sources: this.#blocks[entry]?.bytes ?? [],
+			targets: cache.bytesOf(residency),
+			listener: this,
+			entry,
+			cancelled: false,
+		};
+		if (late) copier.copy([job]);
+		else this.#reserved.push(job);
+	}
+
+	known(entry: number, residency: Residency): void {
+		this.#present(entry, residency);
+	}
+
+	refused(entry: number, status: EntryStatus, reason: FailureReason): void {
+		this.#parts.operations.settle(this.#operation, entry, { status, reason });
+	}
+
+	copied(entry: number, ok: boolean): void {
+		const fill = this.#fills.get(entry);
+		this.#fills.delete(entry);
+		if (fill === undefined) return;
+		if (ok) this.#parts.fills.complete(fill);
+		else this.#parts.fills.fail(fill, "transfer_failed");
+	}
+
+	filled(entry: number, residency: Residency): void {
+		this.#succeed(entry, residency);
+	}
+
+	fillFailed(entry: number, reason: FailureReason): void {
+		this.refused(entry, "FAILED", reason);
+	}
+
+	abortEntry(entry: number): void {
+		const { fills } = this.#parts;
+		const ticket = this.#tickets.get(entry);
+		this.#tickets.delete(entry);
+		ticket?.cancel();
+		// A copy that has begun goes on: others may have joined it, and a complete block does no harm.
+		const text = this.#operation.keys[entry]?.text;
+		if (text !== undefined) fills.leave(text, this, entry);
+		this.refused(entry, "FAILED", "aborted");
+	}
+
+	#present(entry: number, residency: Residency): void {
+		const layout = this.#blocks[entry]?.layout ?? [];
+		if (residency.state === "DISCARDING") {
+			this.refused(entry, "FAILED", "quarantined");
+			return;
+		}
+		if (!sameLayout(residency.layout, layout)) {
+			this.refused(entry, "FAILED", "layout_mismatch");
+			return;
+		}
+		if (residency.state === "READY") this.#succeed(entry, residency);
+		else if (!this.#parts.fills.join(residency.keyText, this, entry))
+			this.refused(entry, "FAILED", "quarantined");
+	}
+
+	#succeed(entry: number, residency: Residency): void {
+		const { cache, operations } = this.#parts;
+		// A block that is deposited again is wanted here, whatever a move has promised.
+		cache.cancelRetire(residency);
+		cache.touch(residency);
+		if (!this.#noEvict) {
+			operations.settle(this.#operation, entry, { status: "SUCCESS" });
+			return;
+		}
+		cache.claim(residency);
+		const releaseHandle = cache.issueHandle([residency]);
+		if (
+			!operations.settle(this.#operation, entry, {
+				status: "SUCCESS",
+				releaseHandle,
+			})
+		)
+			cache.releaseHandle(releaseHandle);
+	}
+}

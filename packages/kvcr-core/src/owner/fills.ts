@@ -1,0 +1,109 @@
+/**
+ * Fills of managed blocks. A fill belongs to whoever started it and is shared by everyone who asks for the block meanwhile;
+ * it ends once, and then every waiter hears of it.
+ */
+import type { ManagedCache, Residency } from "../cache/index.js";
+import type { FailureReason } from "./operations.js";
+
+/** Waits for fills, one entry per block. */
+export interface FillWaiter {
+	/** The block is ready. Called in the owner's turn; claims must be taken before returning. */
+	filled(entry: number, residency: Residency): void;
+	fillFailed(entry: number, reason: FailureReason): void;
+}
+
+/** One block on its way into managed memory. */
+export interface Fill {
+	readonly residency: Residency;
+	readonly waiters: { readonly waiter: FillWaiter; readonly entry: number }[];
+	/** Ends the work behind the fill when nobody waits for it any more. */
+	readonly abandon: (() => void) | undefined;
+	state: "running" | "discarding" | "ended";
+}
+
+export class FillTable {
+	readonly #cache: ManagedCache;
+	readonly #fills = new Map<string, Fill>();
+
+	constructor(cache: ManagedCache) {
+		this.#cache = cache;
+	}
+
+	/** Fills whose slots are not settled, quarantined ones included. */
+	get size(): number {
+		return this.#fills.size;
+	}
+
+	/** Starts to track a reserved residency. */
+	begin(residency: Residency, abandon?: () => void): Fill {
+		const fill: Fill = { residency, waiters: [], abandon, state: "running" };
+		this.#fills.set(residency.keyText, fill);
+		return fill;
+	}
+
+	/** Joins a running fill. False when there is none. */
+	join(text: string, waiter: FillWaiter, entry: number): boolean {
+		const fill = this.#fills.get(text);
+		if (fill?.state !== "running") return false;
+		fill.waiters.push({ waiter, entry });
+		return true;
+	}
+
+	/** Takes a waiter back; the last one to leave ends the work behind the fill. */
+	leave(text: string, waiter: FillWaiter, entry: number): void {
+		const fill = this.#fills.get(text);
+		if (fill === undefined) return;
+		const at = fill.waiters.findIndex(
+			(other) => other.waiter === waiter && other.entry === entry,
+		);
+		if (at < 0) return;
+		fill.waiters.splice(at, 1);
+		if (fill.waiters.length === 0 && fill.state === "running") fill.abandon?.();
+	}
+
+	/** The bytes are here. */
+	complete(fill: Fill): void {
+		if (fill.state !== "running") {
+			this.#free(fill);
+			return;
+		}
+		this.#end(fill);
+		this.#cache.completeFill(fill.residency);
+		for (const { waiter, entry } of fill.waiters.splice(0))
+			waiter.filled(entry, fill.residency);
+		this.#cache.unclaim(fill.residency);
+	}
+
+	/** The bytes will not come, and the slots are safe. */
+	fail(fill: Fill, reason: FailureReason): void {
+		if (fill.state !== "running") {
+			this.#free(fill);
+			return;
+		}
+		this.#end(fill);
+		this.#cache.failFill(fill.residency);
+		for (const { waiter, entry } of fill.waiters.splice(0))
+			waiter.fillFailed(entry, reason);
+	}
+
+	/** The bytes will not come, but the slots may still be written: waiters fail, the slots stay quarantined. */
+	discard(fill: Fill, reason: FailureReason): void {
+		if (fill.state !== "running") return;
+		fill.state = "discarding";
+		this.#cache.discardFill(fill.residency);
+		for (const { waiter, entry } of fill.waiters.splice(0))
+			waiter.fillFailed(entry, reason);
+	}
+
+	/** A discarded fill is proven quiescent. */
+	#free(fill: Fill): void {
+		if (fill.state !== "discarding") return;
+		this.#end(fill);
+		this.#cache.freeDiscarded(fill.residency);
+	}
+
+	#end(fill: Fill): void {
+		fill.state = "ended";
+		this.#fills.delete(fill.residency.keyText);
+	}
+}

@@ -1,0 +1,154 @@
+/**
+ * Figures and events of one instance. Every name and label value used here is fixed in this file, so the number of
+ * series is bounded whatever peers send.
+ */
+import { channel } from "node:diagnostics_channel";
+import type { Logger, TelemetryStats } from "../ports/index.js";
+
+/** Diagnostics channel with one message per hash of an independent hint: `HintOutcomeEvent`. */
+export const HINT_OUTCOME_CHANNEL = "kvcr:hint-outcome";
+/** Diagnostics channel with one message per transfer that ended, at either side: `TransferEvent`. */
+export const TRANSFER_CHANNEL = "kvcr:transfer";
+/** Diagnostics channel for memory that a failed transfer may still write to: `TransferReport`. */
+export const RESILIENCE_CHANNEL = "kvcr:resilience";
+
+/** Names of the counters. */
+export type CounterName =
+	| "kvcr_hint_outcomes_total"
+	| "kvcr_hints_total"
+	| "kvcr_control_received_total"
+	| "kvcr_control_dropped_total"
+	| "kvcr_control_sent_total"
+	| "kvcr_control_refused_total"
+	| "kvcr_resolution_ignored_total"
+	| "kvcr_transfers_total"
+	| "kvcr_transfer_blocks_total"
+	| "kvcr_transfer_bytes_total"
+	| "kvcr_writes_refused_total"
+	| "kvcr_notifications_dropped_total"
+	| "kvcr_resilience_reports_total"
+	| "kvcr_stalls_total"
+	| "kvcr_retired_blocks_total";
+
+/** One transfer that ended. */
+export interface TransferEvent {
+	readonly side: "source" | "destination";
+	readonly scope: "fetch" | "deliver" | "serve";
+	readonly result: "success" | "partial" | "failed";
+	readonly reason?: string;
+	readonly blocks: number;
+	readonly bytes: number;
+	/** Milliseconds from the start of the operation. */
+	readonly elapsedMs: number;
+	readonly peer: string;
+}
+
+/** Counts, logs and publishes. */
+export class Telemetry {
+	readonly logger: Logger;
+	readonly #stats: TelemetryStats | undefined;
+	readonly #counters = new Map<string, number>();
+	readonly #warned = new Set<string>();
+	readonly #hints = channel(HINT_OUTCOME_CHANNEL);
+	readonly #transfers = channel(TRANSFER_CHANNEL);
+	readonly #resilience = channel(RESILIENCE_CHANNEL);
+
+	constructor(logger: Logger, stats?: TelemetryStats) {
+		this.logger = logger;
+		this.#stats = stats;
+	}
+
+	/** Adds to a counter. */
+	count(
+		name: CounterName,
+		labels: Readonly<Record<string, string>> = {},
+		by = 1,
+	): void {
+		const series = seriesName(name, labels);
+		this.#counters.set(series, (this.#counters.get(series) ?? 0) + by);
+		this.#guard(() => this.#stats?.increaseCounter(name, by, labels));
+	}
+
+	/** Records a duration in milliseconds; reported in seconds. */
+	duration(
+		name: "kvcr_transfer_seconds" | "kvcr_hint_seconds",
+		ms: number,
+		labels: Readonly<Record<string, string>>,
+	): void {
+		this.#guard(() => this.#stats?.observeHistogram(name, ms / 1000, labels));
+	}
+
+	/** All counters so far, as `name{label="value"}` → value. */
+	counters(): Readonly<Record<string, number>> {
+		return Object.fromEntries(this.#counters);
+	}
+
+	/** Warns once per kind for the life of the instance; later occurrences are logged at debug level. */
+	warnOnce(kind: string, fields: object, message: string): void {
+		if (this.#warned.has(kind))
+			this.#guard(() => this.logger.debug(fields, message));
+		else {
+			this.#warned.add(kind);
+			this.#guard(() => this.logger.warn(fields, message));
+		}
+	}
+
+	/** Publishes one outcome of an independent hint. */
+	hintOutcome(event: object): void {
+		if (this.#hints.hasSubscribers) this.#hints.publish(event);
+	}
+
+	/** Publishes and counts one ended transfer. */
+	transfer(event: TransferEvent): void {
+		this.count("kvcr_transfers_total", {
+			side: event.side,
+			scope: event.scope,
+			result: event.result,
+		});
+		if (event.blocks > 0) {
+			this.count(
+				"kvcr_transfer_blocks_total",
+				{ side: event.side },
+				event.blocks,
+			);
+			this.count(
+				"kvcr_transfer_bytes_total",
+				{ side: event.side },
+				event.bytes,
+			);
+		}
+		this.duration("kvcr_transfer_seconds", event.elapsedMs, {
+			side: event.side,
+			scope: event.scope,
+			result: event.result,
+		});
+		if (this.#transfers.hasSubscribers) this.#transfers.publish(event);
+	}
+
+	/** Publishes and counts one report about memory at risk. */
+	resilience(report: { readonly state: string; readonly side: string }): void {
+		this.count("kvcr_resilience_reports_total", {
+			state: report.state,
+			side: report.side,
+		});
+		if (this.#resilience.hasSubscribers) this.#resilience.publish(report);
+	}
+
+	/** Foreign code (a logger, a metrics registry) must not disturb progress. */
+	#guard(call: () => void): void {
+		try {
+			call();
+		} catch {
+			// There is nowhere left to report a failing reporter to.
+		}
+	}
+}
+
+function seriesName(
+	name: string,
+	labels: Readonly<Record<string, string>>,
+): string {
+	const keys = Object.keys(labels);
+	if (keys.length === 0) return name;
+	return `${name}{${keys.map((key) => `${key}="${labels[key]}"`).join(",")}}`;
+}

@@ -1,0 +1,285 @@
+/**
+ * Routes: what a source knows about its targets. A route is one loaded generation of a target agent's metadata and regions;
+ * a changed blob starts a new generation, and operations queued for the old one are refused, never written.
+ */
+import type {
+	Clock,
+	Incarnation,
+	RemoteAgent,
+	Timer,
+	TransferAgent,
+} from "../ports/index.js";
+import { InvalidMetadataError } from "../ports/index.js";
+import type {
+	MessageHeader,
+	PeerMetadata,
+	TransferElement,
+} from "../protocol/index.js";
+
+/** One generation of one target. */
+export interface Route {
+	readonly agentName: string;
+	readonly incarnation: Incarnation;
+	readonly remote: RemoteAgent;
+	readonly metadata: PeerMetadata;
+	/** False once a newer generation replaced it, or it was dropped. */
+	current: boolean;
+	/** Operations that hold this route. A route in use is never dropped for being idle. */
+	users: number;
+	/** Clock time of the last message that used it. */
+	lastUsed: number;
+}
+
+/** An element of a target, found in a route. */
+export interface RoutedElement {
+	/** Index into the regions given to the agent. */
+	readonly regionIndex: number;
+	readonly element: number;
+	/** Bytes. */
+	readonly size: number;
+}
+
+/** Limits of the table. */
+export interface RouteTableOptions {
+	/** Targets remembered at most; the longest idle is dropped for a new one. */
+	readonly maxRoutes: number;
+	/** Largest metadata blob accepted, in bytes. */
+	readonly maxMetadataBytes: number;
+	/** A route unused for this long is dropped, so that a dead peer's mappings go without anybody else's help. */
+	readonly idleMs: number;
+}
+
+export class RouteTable {
+	readonly #agent: TransferAgent;
+	readonly #clock: Clock;
+	readonly #options: RouteTableOptions;
+	#sweep: Timer | undefined;
+	/** By agent name, in order of last use. */
+	readonly #routes = new Map<string, Route>();
+	readonly #catalogs = new WeakMap<Route, ReadonlyMap<string, number>>();
+
+	constructor(agent: TransferAgent, clock: Clock, options: RouteTableOptions) {
+		this.#agent = agent;
+		this.#clock = clock;
+		this.#options = options;
+	}
+
+	get size(): number {
+		return this.#routes.size;
+	}
+
+	/**
+	 * The route a message travels: the known one, or a new generation when the message brings changed metadata.
+	 * Undefined: the sender is unknown and did not introduce itself.
+	 * @throws InvalidMetadataError, RemoteBusyError (the old generation has writes in flight)
+	 */
+	resolve(
+		header: MessageHeader,
+		peer: PeerMetadata | undefined,
+	): Route | undefined {
+		const known = this.#routes.get(header.targetAgent);
+		if (peer === undefined) {
+			// Without metadata only the very incarnation that introduced itself may be written to.
+			if (known === undefined || known.incarnation !== header.senderIncarnation)
+				return undefined;
+			return this.#used(known);
+		}
+		if (
+			known !== undefined &&
+			known.incarnation === header.senderIncarnation &&
+			samePeer(known.metadata, peer)
+		) {
+			return this.#used(known);
+		}
+		return this.#load(header, peer, known);
+	}
+
+	/**
+	 * Finds an element in a route.
+	 * @returns undefined when the element is not one the target registered.
+	 */
+	locate(route: Route, element: TransferElement): RoutedElement | undefined {
+		if (element.endPointName !== route.agentName) return undefined;
+		const regions = element.framework
+			? route.metadata.regions.framework
+			: route.metadata.regions.managed;
+		const label = matchingLabel(regions, element.label, element.framework);
+		const region = label === undefined ? undefined : regions.get(label);
+		const regionIndex =
+			label === undefined
+				? undefined
+				: this.#catalogs.get(route)?.get(catalogKey(element.framework, label));
+		if (region === undefined || regionIndex === undefined) return undefined;
+		if (element.elementIndex < 0 || element.elementIndex >= region.count)
+			return undefined;
+		return { regionIndex, element: element.elementIndex, size: region.size };
+	}
+
+	/** Drops every route that nothing uses any more, and the sweep timer. */
+	close(): void {
+		this.#sweep?.cancel();
+		this.#sweep = undefined;
+		for (const route of this.#routes.values()) this.#retire(route);
+		this.#routes.clear();
+	}
+
+	#load(
+		header: MessageHeader,
+		peer: PeerMetadata,
+		known: Route | undefined,
+	): Route {
+		if (peer.metadata.byteLength > this.#options.maxMetadataBytes) {
+			const limit = this.#options.maxMetadataBytes;
+			throw new InvalidMetadataError(
+				"addRemote",
+				peer.metadata,
+				`larger than ${limit} bytes`,
+			);
+		}
+		if (known === undefined) this.#makeRoom();
+		const regions = [
+			...peer.regions.framework.values(),
+			...peer.regions.managed.values(),
+		];
+		const remote = this.#agent.addRemote(peer.metadata, regions);
+		if (known !== undefined) {
+			known.current = false;
+			this.#routes.delete(header.targetAgent);
+		}
+		if (remote.name !== header.targetAgent) {
+			this.#agent.removeRemote(remote);
+			throw new InvalidMetadataError(
+				"addRemote",
+				peer.metadata,
+				"it names another agent than the message does",
+			);
+		}
+		const route: Route = {
+			agentName: header.targetAgent,
+			incarnation: header.senderIncarnation,
+			remote,
+			metadata: peer,
+			current: true,
+			users: 0,
+			lastUsed: this.#clock.now(),
+		};
+		const catalog = new Map<string, number>();
+		let index = 0;
+		for (const label of peer.regions.framework.keys())
+			catalog.set(catalogKey(true, label), index++);
+		for (const label of peer.regions.managed.keys())
+			catalog.set(catalogKey(false, label), index++);
+		this.#catalogs.set(route, catalog);
+		this.#routes.set(route.agentName, route);
+		this.#agent.connect(remote);
+		this.#armSweep();
+		return route;
+	}
+
+	/** Waits for the route that is idle the longest. */
+	#armSweep(): void {
+		if (this.#sweep !== undefined) return;
+		const oldest = this.#routes.values().next();
+		if (oldest.done) return;
+		const wait =
+			oldest.value.lastUsed + this.#options.idleMs - this.#clock.now();
+		this.#sweep = this.#clock.schedule(Math.max(wait, 1), () => {
+			this.#sweep = undefined;
+			const limit = this.#clock.now() - this.#options.idleMs;
+			for (const [name, route] of this.#routes) {
+				if (route.lastUsed > limit) break;
+				if (route.users > 0) {
+					this.#used(route);
+					continue;
+				}
+				this.#retire(route);
+				this.#routes.delete(name);
+			}
+			this.#armSweep();
+		});
+	}
+
+	#used(route: Route): Route {
+		route.lastUsed = this.#clock.now();
+		this.#routes.delete(route.agentName);
+		this.#routes.set(route.agentName, route);
+		return route;
+	}
+
+	#makeRoom(): void {
+		if (this.#routes.size < this.#options.maxRoutes) return;
+		for (const [name, route] of this.#routes) {
+			if (route.users > 0) continue;
+			this.#retire(route);
+			this.#routes.delete(name);
+			return;
+		}
+		throw new InvalidMetadataError(
+			"addRemote",
+			undefined,
+			`all ${this.#options.maxRoutes} routes are in use`,
+		);
+	}
+
+	#retire(route: Route): void {
+		route.current = false;
+		try {
+			this.#agent.removeRemote(route.remote);
+		} catch {
+			// Still busy: closing the agent ends it.
+		}
+	}
+}
+
+/** Exact label first, then the registration that serves every part of a pool (`pool:*`), or the pool of a managed part. */
+export function matchingLabel(
+	regions: ReadonlyMap<string, unknown>,
+	label: string,
+	framework: boolean,
+): string | undefined {
+	if (framework && regions.has(label)) return label;
+	const colon = label.indexOf(":");
+	const pool = colon < 0 ? label : label.slice(0, colon);
+	const shared = framework ? (colon < 0 ? undefined : `${pool}:*`) : pool;
+	return shared !== undefined && regions.has(shared) ? shared : undefined;
+}
+
+function catalogKey(framework: boolean, label: string): string {
+	return `${framework ? "f" : "m"}${label}`;
+}
+
+function samePeer(left: PeerMetadata, right: PeerMetadata): boolean {
+	return (
+		sameBytes(left.metadata, right.metadata) &&
+		sameRegions(left.regions.framework, right.regions.framework) &&
+		sameRegions(left.regions.managed, right.regions.managed)
+	);
+}
+
+function sameBytes(left: Uint8Array, right: Uint8Array): boolean {
+	return (
+		left.byteLength === right.byteLength && Buffer.compare(left, right) === 0
+	);
+}
+
+function sameRegions(
+	left: PeerMetadata["regions"]["managed"],
+	right: PeerMetadata["regions"]["managed"],
+): boolean {
+	if (left.size !== right.size) return false;
+	for (const [label, region] of left) {
+		const other = right.get(label);
+		if (
+			other === undefined ||
+			other.addr !== region.addr ||
+			other.count !== region.count ||
+			other.size !== region.size ||
+			other.stride !== region.stride ||
+			other.deviceId !== region.deviceId ||
+			other.memType !== region.memType
+		) {
+			return false;
+		}
+	}
+	return true;
+}
