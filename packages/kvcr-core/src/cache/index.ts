@@ -17,6 +17,12 @@ export {
 	type Piece,
 	type PoolStats,
 } from "./managed-cache.js";
-export { BuiltInPolicy, FifoPolicy, LruPolicy } from "./policies/index.js";
+export {
+	BuiltInPolicy,
+	FifoPolicy,
+	FrequencyPolicy,
+	type FrequencyPolicyOptions,
+	LruPolicy,
+} from "./policies/index.js";
 export type { Residency, ResidencyState } from "./residency.js";
 export type { PoolSpec } from "./slot-pool.js";
