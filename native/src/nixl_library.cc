@@ -33,6 +33,16 @@ std::string resolvedPath(void* symbol) {
   return path;
 }
 
+// The wheel brings netlink and verbs libraries of its own, and one of its UCX modules also loads the distribution's where
+// they are installed. Loaded in that order, the distribution's netlink registers itself with the wheel's and takes its
+// leave from the other one, which crashes every process when it exits. Loaded first and fully bound, the distribution's
+// copies find only each other, and both sets start and end on their own.
+void bindDistributionLibraries() {
+  for (const char* name : {"libnl-route-3.so.200", "libibverbs.so.1"}) {
+    if (dlopen(name, RTLD_NOW | RTLD_LOCAL) == nullptr) dlerror();
+  }
+}
+
 int findUcp(dl_phdr_info* info, size_t, void* out) {
   const char* name = info->dlpi_name != nullptr ? strrchr(info->dlpi_name, '/') : nullptr;
   if (name == nullptr || strncmp(name, "/libucp", 7) != 0) return 0;
@@ -50,6 +60,8 @@ const NixlLibrary* loadNixlLibrary(const std::string& path) {
   // UCX's memory hooks patch functions that V8's threads are running; without them nothing is lost, because all memory
   // that UCX sees is registered explicitly and outlives its registration.
   setenv("UCX_MEM_EVENTS", "n", 0);
+
+  bindDistributionLibraries();
 
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -86,11 +86,9 @@ function decodeName(bytes: Uint8Array): string | undefined {
 }
 
 function text(bytes: Uint8Array): string {
-	return Buffer.from(
-		bytes.buffer,
-		bytes.byteOffset,
-		bytes.byteLength,
-	).latin1Slice();
+	return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString(
+		"latin1",
+	);
 }
 
 /** Walks the chain; every step is checked against the end of the bytes. */
@@ -112,7 +110,7 @@ class RecordReader {
 		const end = this.#at + expected.length;
 		if (
 			end > this.#bytes.length ||
-			this.#bytes.latin1Slice(this.#at, end) !== expected
+			this.#bytes.toString("latin1", this.#at, end) !== expected
 		)
 			this.#refuse(
 				`${JSON.stringify(expected)} was expected at byte ${this.#at}`,

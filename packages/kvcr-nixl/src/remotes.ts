@@ -103,12 +103,8 @@ export class Remotes {
 	}
 
 	/** True for a current handle of this agent. */
-	has(remote: unknown): remote is NixlRemote {
-		return (
-			remote instanceof NixlRemote &&
-			!remote.stale &&
-			this.#byName.get(remote.name)?.remote === remote
-		);
+	has(remote: NixlRemote): boolean {
+		return !remote.stale && this.#byName.get(remote.name)?.remote === remote;
 	}
 }
 
