@@ -1,0 +1,223 @@
+/**
+ * Keys and their tiers in flat pages, one run of pages per key length. Entries of a length lie densely: the last one
+ * moves into the place of a freed one, so there is never anything to compact and memory follows the number of keys.
+ *
+ * An entry is the packed key (see packed-key.ts) and one word of tier bits. A *ref* names an entry: page ‖ 12-bit index.
+ */
+import { MapFullError } from "../errors.js";
+import { packedWords } from "./packed-key.js";
+
+const INDEX_BITS = 12;
+const INDEX_MASK = (1 << INDEX_BITS) - 1;
+/** Refs leave two bits of a word free. */
+const MAX_PAGES = 1 << (30 - INDEX_BITS);
+const MAX_ENTRIES_PER_PAGE = 1 << INDEX_BITS;
+/** Pages are at most about this large, so that none takes long to allocate. */
+const PAGE_BYTES = 256 * 1024;
+/** The only page of a length begins with this many entries, and grows eightfold. */
+const FIRST_PAGE_ENTRIES = 64;
+
+/** All keys of one length. */
+interface LengthClass {
+	/** Bytes of a key. */
+	readonly length: number;
+	/** Words of a packed key, without the tiers. */
+	readonly keyWords: number;
+	/** Entries of a full-size page. */
+	readonly perPage: number;
+	/** Page numbers in order; all but the last are full. */
+	readonly pages: number[];
+	count: number;
+}
+
+/** See the comment at the top of this file. */
+export class KeyArena {
+	/** Page 0 stays unused, so that no ref is 0. */
+	readonly #pages: (Int32Array | undefined)[] = [undefined];
+	readonly #classOfPage: (LengthClass | undefined)[] = [undefined];
+	readonly #freePages: number[] = [];
+	readonly #classes = new Map<number, LengthClass>();
+	/** The class used last: nearly always the only one. */
+	#recent: LengthClass | undefined;
+	#bytes = 0;
+	#size = 0;
+
+	/** Number of entries. */
+	get size(): number {
+		return this.#size;
+	}
+
+	/** Bytes of all pages. */
+	get bytes(): number {
+		return this.#bytes;
+	}
+
+	/** Lengths that have keys, in bytes. */
+	lengths(): number[] {
+		return [...this.#classes.keys()];
+	}
+
+	/** Number of keys of one length. */
+	countOf(length: number): number {
+		return this.#classes.get(length)?.count ?? 0;
+	}
+
+	/** Appends the packed key in `words`. @throws MapFullError when all refs are used. */
+	append(length: number, words: Int32Array, tiers: number): number {
+		const cls = this.#class(length);
+		const ref = this.#room(cls);
+		const page = this.page(ref);
+		let at = (ref & INDEX_MASK) * (cls.keyWords + 1);
+		for (let i = 0; i < cls.keyWords; i++) page[at++] = words[i] as number;
+		page[at] = tiers;
+		cls.count++;
+		this.#size++;
+		return ref;
+	}
+
+	/** Ref of the `index`-th key of a length. */
+	refAt(length: number, index: number): number {
+		const cls = this.#class(length);
+		const page = cls.pages[Math.floor(index / cls.perPage)] as number;
+		return (page << INDEX_BITS) | (index % cls.perPage);
+	}
+
+	/** Ref of the last key of the same length: the one that must move when `ref` is freed. */
+	lastLike(ref: number): number {
+		const cls = this.#classOf(ref);
+		const page = cls.pages[cls.pages.length - 1] as number;
+		return (
+			(page << INDEX_BITS) |
+			(cls.count - 1 - (cls.pages.length - 1) * cls.perPage)
+		);
+	}
+
+	/** Copies entry `from` over entry `to` of the same length. */
+	copy(from: number, to: number): void {
+		const words = this.#classOf(from).keyWords + 1;
+		const source = this.page(from);
+		const target = this.page(to);
+		const a = (from & INDEX_MASK) * words;
+		const b = (to & INDEX_MASK) * words;
+		for (let i = 0; i < words; i++) target[b + i] = source[a + i] as number;
+	}
+
+	/** Drops the last key of the length of `ref`, and the page when that was its only entry. */
+	dropLast(ref: number): void {
+		const cls = this.#classOf(ref);
+		cls.count--;
+		this.#size--;
+		const before = (cls.pages.length - 1) * cls.perPage;
+		if (cls.count > before) return;
+		const page = cls.pages.pop() as number;
+		this.#bytes -= (this.#pages[page] as Int32Array).byteLength;
+		this.#pages[page] = undefined;
+		this.#classOfPage[page] = undefined;
+		this.#freePages.push(page);
+		if (cls.count === 0) {
+			this.#classes.delete(cls.length);
+			if (this.#recent === cls) this.#recent = undefined;
+		}
+	}
+
+	/** The page an entry lies in. */
+	page(ref: number): Int32Array {
+		return this.#pages[ref >>> INDEX_BITS] as Int32Array;
+	}
+
+	/** Word at which an entry begins in its page. */
+	offset(ref: number): number {
+		return (ref & INDEX_MASK) * (this.#classOf(ref).keyWords + 1);
+	}
+
+	/** Length of a key in bytes. */
+	lengthOf(ref: number): number {
+		return this.#classOf(ref).length;
+	}
+
+	/** Words of a packed key, without the tiers. */
+	keyWordsOf(ref: number): number {
+		return this.#classOf(ref).keyWords;
+	}
+
+	/** Whether an entry is the key of `length` bytes packed in `words`. */
+	equals(ref: number, length: number, words: Int32Array): boolean {
+		const cls = this.#classOf(ref);
+		if (cls.length !== length) return false;
+		const page = this.page(ref);
+		const at = (ref & INDEX_MASK) * (cls.keyWords + 1);
+		for (let i = cls.keyWords - 1; i >= 0; i--)
+			if (page[at + i] !== words[i]) return false;
+		return true;
+	}
+
+	/** Tier bits of an entry. */
+	tiers(ref: number): number {
+		const words = this.#classOf(ref).keyWords;
+		return this.page(ref)[(ref & INDEX_MASK) * (words + 1) + words] as number;
+	}
+
+	/** Sets the tier bits of an entry. */
+	setTiers(ref: number, tiers: number): void {
+		const words = this.#classOf(ref).keyWords;
+		this.page(ref)[(ref & INDEX_MASK) * (words + 1) + words] = tiers;
+	}
+
+	#classOf(ref: number): LengthClass {
+		return this.#classOfPage[ref >>> INDEX_BITS] as LengthClass;
+	}
+
+	#class(length: number): LengthClass {
+		if (this.#recent?.length === length) return this.#recent;
+		let cls = this.#classes.get(length);
+		if (cls === undefined) {
+			const keyWords = packedWords(length);
+			const fit = Math.floor(PAGE_BYTES / ((keyWords + 1) * 4));
+			cls = {
+				length,
+				keyWords,
+				perPage: Math.min(MAX_ENTRIES_PER_PAGE, fit),
+				pages: [],
+				count: 0,
+			};
+			this.#classes.set(length, cls);
+		}
+		this.#recent = cls;
+		return cls;
+	}
+
+	/** Ref of the next entry of a class, after making room for it. */
+	#room(cls: LengthClass): number {
+		const before = (cls.pages.length - 1) * cls.perPage;
+		const index = cls.count - before;
+		if (cls.pages.length === 0 || index === cls.perPage) {
+			const page = this.#newPage(cls);
+			cls.pages.push(page);
+			return page << INDEX_BITS;
+		}
+		const page = cls.pages[cls.pages.length - 1] as number;
+		const words = this.#pages[page] as Int32Array;
+		if (index * (cls.keyWords + 1) === words.length) {
+			const entries = Math.min(index * 8, cls.perPage);
+			const wider = new Int32Array(entries * (cls.keyWords + 1));
+			wider.set(words);
+			this.#pages[page] = wider;
+			this.#bytes += wider.byteLength - words.byteLength;
+		}
+		return (page << INDEX_BITS) | index;
+	}
+
+	#newPage(cls: LengthClass): number {
+		const page = this.#freePages.pop() ?? this.#pages.length;
+		if (page >= MAX_PAGES) throw new MapFullError("key", this.#size);
+		const entries =
+			cls.pages.length === 0
+				? Math.min(FIRST_PAGE_ENTRIES, cls.perPage)
+				: cls.perPage;
+		const words = new Int32Array(entries * (cls.keyWords + 1));
+		this.#pages[page] = words;
+		this.#classOfPage[page] = cls;
+		this.#bytes += words.byteLength;
+		return page;
+	}
+}
