@@ -18,4 +18,48 @@
  * kvcr.submitHint(jsonFromRouter);
  * ```
  */
+export {
+	BuiltInPolicy,
+	FifoPolicy,
+	LruPolicy,
+	type ManagedCacheStats,
+	PolicyError,
+	type PoolStats,
+	poolOfLabel,
+} from "./cache/index.js";
+export { type AwaitOptions, KvcrDriver } from "./driver.js";
+export {
+	type ComposeFetchOptions,
+	composeKvHint,
+	stringifyKvHint,
+} from "./hints/compose.js";
+export {
+	type FetchAction,
+	type HintEnvelope,
+	type HintScope,
+	parseHintEnvelope,
+} from "./hints/envelope.js";
+export * from "./kvcr.js";
+export * from "./options.js";
+export type {
+	EntryResult,
+	EntryStatus,
+	FailureReason,
+	ManagedPiece,
+	OperationKind,
+	OperationResult,
+} from "./owner/operations.js";
 export * from "./ports/index.js";
+export { ProgressFailedError } from "./progress/health.js";
+export type { StateLockHold } from "./progress/state-lock.js";
+export {
+	HINT_OUTCOME_CHANNEL,
+	RESILIENCE_CHANNEL,
+	TRANSFER_CHANNEL,
+	type TransferEvent,
+} from "./telemetry/telemetry.js";
+export {
+	type ReportedElement,
+	TransferError,
+	type TransferReportListener,
+} from "./transfer/reports.js";

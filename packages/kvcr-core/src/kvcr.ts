@@ -475,7 +475,7 @@ export class Kvcr {
 			pins: pins?.counts ?? { held: 0, pending: 0, releasing: 0 },
 			advice: advice.size,
 			peers: { targets: routes.size, sources: sources.size },
-			hintsPending: independent.pending,
+			hintsPending: independent.openHashes,
 		};
 	}
 

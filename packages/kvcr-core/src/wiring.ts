@@ -39,6 +39,8 @@ import { PullEngine } from "./transfer/pull-engine.js";
 import type { TransferError } from "./transfer/reports.js";
 import { RouteTable } from "./transfer/routes.js";
 import { ServeEngine } from "./transfer/serve-engine.js";
+import { ServeReplies } from "./transfer/serve-replies.js";
+import { SourceMemory } from "./transfer/source-memory.js";
 import { SourceDirectory } from "./transfer/sources.js";
 
 /** How long an incoming connection is expected after an introduction, in milliseconds. */
@@ -175,8 +177,8 @@ export function wire(
 		link,
 		routes,
 		fences: new FenceTable(settings.maxPeers),
-		cache,
-		pins,
+		replies: new ServeReplies(agent, link, telemetry),
+		memory: new SourceMemory({ cache, pins, lock, owner, telemetry }),
 		lock,
 		owner,
 		stall,

@@ -5,14 +5,10 @@
  * Progress serves on its own when everything is in ready managed memory and the state lock is free. What needs the
  * framework, or the lock, waits for the owner's next turn.
  */
-import type { ManagedCache, Residency } from "../cache/index.js";
-import type { PinLedger } from "../framework/pins.js";
 import { keyRef } from "../owner/key-ref.js";
 import type {
 	Clock,
-	ElementPair,
 	Incarnation,
-	MemoryRegion,
 	TransferAgent,
 	TransferCompletion,
 	TransferId,
@@ -23,6 +19,7 @@ import type { StateLock } from "../progress/state-lock.js";
 import type {
 	MalformedStartWriteError,
 	MessageHeader,
+	PeerMetadata,
 	StartWriteMessage,
 	TargetMetadataMessage,
 	WriteProbeMessage,
@@ -31,14 +28,11 @@ import { encodeWriteDone } from "../protocol/index.js";
 import type { Telemetry } from "../telemetry/telemetry.js";
 import type { ControlLink } from "./control-link.js";
 import type { FenceTable } from "./fences.js";
-import { layoutIndices } from "./layout.js";
 import { TransferError } from "./reports.js";
 import type { Route, RouteTable } from "./routes.js";
-import {
-	type ServeDestination,
-	ServeJob,
-	type ServeRequest,
-} from "./serve-job.js";
+import { type ServeDestination, ServeJob } from "./serve-job.js";
+import type { ServeReplies } from "./serve-replies.js";
+import type { SourceMemory } from "./source-memory.js";
 
 /** What the engine needs. */
 export interface ServeEngineOptions {
@@ -47,8 +41,8 @@ export interface ServeEngineOptions {
 	readonly link: ControlLink;
 	readonly routes: RouteTable;
 	readonly fences: FenceTable;
-	readonly cache: ManagedCache | undefined;
-	readonly pins: PinLedger | undefined;
+	readonly replies: ServeReplies;
+	readonly memory: SourceMemory;
 	readonly lock: StateLock;
 	readonly owner: OwnerQueue;
 	readonly stall: StallMonitor;
@@ -62,14 +56,6 @@ export interface ServeEngineOptions {
 	readonly maxWritesPerPeer: number;
 	/** Called on the owner's side. */
 	readonly report: (report: TransferError) => void;
-}
-
-/** A source piece chosen for a destination piece. */
-interface SourcePiece {
-	readonly region: MemoryRegion;
-	readonly element: number;
-	readonly label: string;
-	readonly owner: "framework" | "kvcr";
 }
 
 export class ServeEngine {
@@ -90,19 +76,9 @@ export class ServeEngine {
 	/** A target introduces itself ahead of need. */
 	targetMetadata(message: TargetMetadataMessage): void {
 		if (message.peer === undefined || this.#stopped) return;
-		if (message.header.senderIncarnation !== this.#o.incarnation) {
-			try {
-				this.#o.routes.resolve(message.header, message.peer);
-			} catch (error) {
-				this.#o.telemetry.warnOnce(
-					"peer-setup",
-					{ error, peer: message.header.targetAgent },
-					"peer metadata refused",
-				);
-				return;
-			}
-		}
-		this.#acknowledge(message.header, {});
+		const own = message.header.senderIncarnation === this.#o.incarnation;
+		if (!own && this.#route(message.header, message.peer) === undefined) return;
+		this.#o.replies.acknowledge(message.header);
 	}
 
 	/** A target asks for a write. */
@@ -111,36 +87,28 @@ export class ServeEngine {
 		this.#o.stall.traffic();
 		const id = jobId(header, opHandle);
 		if (this.#jobs.has(id)) {
-			this.#count("duplicate");
+			// Answered when the operation ends, once.
 			return;
 		}
 		const reason = this.#refusal(message);
 		if (reason !== undefined) {
-			this.#refuse(header, opHandle, reason);
+			this.#o.replies.refuse(header, opHandle, reason);
 			return;
 		}
-		let route: Route | undefined;
-		try {
-			route = this.#o.routes.resolve(header, message.peer);
-		} catch (error) {
-			this.#o.telemetry.warnOnce(
-				"peer-setup",
-				{ error, peer: header.targetAgent },
-				"peer metadata refused",
-			);
-		}
+		const route = this.#route(header, message.peer);
 		if (route === undefined) {
-			this.#refuse(header, opHandle, "no_route");
+			this.#o.replies.refuse(header, opHandle, "no_route");
 			return;
 		}
-		if (message.peer !== undefined) this.#acknowledge(header, { opHandle });
+		if (message.peer !== undefined)
+			this.#o.replies.acknowledge(header, opHandle);
 		const destinations = this.#locate(route, message);
 		if (destinations === undefined) {
-			this.#failUnsubmitted(route, header, opHandle, "bad_element");
+			this.#o.replies.fail(route, header, opHandle, "bad_element");
 			return;
 		}
 		if (route.users >= this.#o.maxWritesPerPeer) {
-			this.#refuse(header, opHandle, "too_many_writes");
+			this.#o.replies.refuse(header, opHandle, "too_many_writes");
 			return;
 		}
 		this.#admit(message, id, route, destinations);
@@ -148,13 +116,14 @@ export class ServeEngine {
 
 	/** A `start_write` that cannot be used, but can be answered. */
 	malformed(error: MalformedStartWriteError): void {
-		if (error.senderControlEndpoint === undefined) return;
-		this.#count("malformed");
-		const body = { type: "write_refused", opHandle: error.opHandle } as const;
-		this.#o.link.reply(
-			error.senderControlEndpoint,
-			body,
-			error.sourceControlEndpoint,
+		const { senderControlEndpoint, sourceControlEndpoint } = error;
+		this.#o.replies.refuse(
+			{
+				...(senderControlEndpoint !== undefined && { senderControlEndpoint }),
+				...(sourceControlEndpoint !== undefined && { sourceControlEndpoint }),
+			},
+			error.opHandle,
+			"malformed",
 		);
 	}
 
@@ -190,8 +159,8 @@ export class ServeEngine {
 		if (job === undefined) return;
 		const succeeded = completion.outcome === "done" && job.state === "writing";
 		if (completion.outcome !== "done")
-			this.#notify(job.request, { success: false });
-		if (succeeded && job.request.move) this.#retire(job.written);
+			this.#o.replies.notify(job.request, { success: false });
+		if (succeeded && job.request.move) this.#o.memory.retire(job);
 		this.#finish(
 			job,
 			succeeded ? "success" : "failed",
@@ -221,6 +190,23 @@ export class ServeEngine {
 		if (fences.isFenced(header.targetAgent, header.senderIncarnation, opHandle))
 			return "fenced";
 		return stall.stalled ? "stalled" : undefined;
+	}
+
+	/** The route of a message; undefined when the sender is unknown, or what it sent cannot be used. */
+	#route(
+		header: MessageHeader,
+		peer: PeerMetadata | undefined,
+	): Route | undefined {
+		try {
+			return this.#o.routes.resolve(header, peer);
+		} catch (error) {
+			this.#o.telemetry.warnOnce(
+				"peer-setup",
+				{ error, peer: header.targetAgent },
+				"peer metadata refused",
+			);
+			return undefined;
+		}
 	}
 
 	#locate(
@@ -270,43 +256,21 @@ export class ServeEngine {
 		this.#jobs.set(id, job);
 		job.timer = clock.schedule(remaining, () => this.#expire(job));
 		if (this.#o.lock.held) this.#o.owner.enqueue(() => this.#gather(job));
-		else if (this.#claim(job)) this.#write(job);
+		else if (this.#o.memory.claim(job)) this.#write(job);
 		else this.#o.owner.enqueue(() => this.#gather(job));
-	}
-
-	/** Claims what is ready here. True: nothing is missing, or nothing more could be had. */
-	#claim(job: ServeJob): boolean {
-		const { cache, pins } = this.#o;
-		const { keys, allowFramework } = job.request;
-		for (const { text } of keys) {
-			if (job.claims.has(text)) continue;
-			const residency = cache?.get(text);
-			if (residency?.state !== "READY") continue;
-			cache?.claim(residency);
-			job.claims.set(text, residency);
-		}
-		return (
-			job.claims.size === keys.length || pins === undefined || !allowFramework
-		);
 	}
 
 	/** In the owner's turn: claims again, and asks the framework for the rest. */
 	#gather(job: ServeJob): void {
 		if (job.state !== "admitting") return;
-		const { pins } = this.#o;
-		if (this.#claim(job) || pins === undefined) {
-			this.#write(job);
-			return;
-		}
-		job.pinsRequested = true;
-		const missing = job.request.keys.filter((ref) => !job.claims.has(ref.text));
-		if (pins.acquire(job, missing)) this.#write(job);
+		const { memory } = this.#o;
+		if (memory.claim(job) || memory.pin(job)) this.#write(job);
 	}
 
 	/** Posts the write of everything that could be had. */
 	#write(job: ServeJob): void {
 		if (job.state !== "admitting") return;
-		const { route, keys, destinations, opHandle, startedAt } = job.request;
+		const { route, opHandle } = job.request;
 		const { agent, clock, stall } = this.#o;
 		if (!route.current) {
 			this.#failJob(job, "route_replaced");
@@ -320,48 +284,12 @@ export class ServeEngine {
 			this.#failJob(job, "stalled");
 			return;
 		}
-		const pairs: ElementPair[] = [];
-		const indices: number[] = [];
-		const sources: {
-			label: string;
-			element: number;
-			owner: "framework" | "kvcr";
-		}[] = [];
-		const usedPins = new Set<string>();
-		for (let index = 0; index < keys.length; index += 1) {
-			const text = keys[index]?.text ?? "";
-			const wanted = destinations[index] ?? [];
-			const residency = job.claims.get(text);
-			const pieces = this.#select(job, text, residency, wanted);
-			if (pieces === undefined) {
-				if (residency !== undefined) this.#unclaim(job, text, residency);
-				continue;
-			}
-			indices.push(index);
-			if (residency !== undefined) job.written.push(residency);
-			else usedPins.add(text);
-			for (let piece = 0; piece < pieces.length; piece += 1) {
-				const from = pieces[piece] as SourcePiece;
-				const to = wanted[piece] as ServeDestination;
-				pairs.push({
-					region: from.region,
-					element: from.element,
-					remoteRegion: to.regionIndex,
-					remoteElement: to.element,
-				});
-				sources.push({
-					label: from.label,
-					element: from.element,
-					owner: from.owner,
-				});
-				job.bytes += to.size;
-			}
-		}
-		if (job.pinsRequested) this.#o.pins?.retain(job, usedPins);
-		job.sources = sources;
-		job.blocks = indices.length;
+		const { pairs, indices } = this.#o.memory.plan(job);
 		if (pairs.length === 0) {
-			this.#notify(job.request, { success: true, completedIndices: [] });
+			this.#o.replies.notify(job.request, {
+				success: true,
+				completedIndices: [],
+			});
 			this.#finish(job, "success", "nothing_here");
 			return;
 		}
@@ -375,7 +303,7 @@ export class ServeEngine {
 		} catch (error) {
 			this.#o.telemetry.warnOnce(
 				"write",
-				{ error, peer: route.agentName, ms: clock.now() - startedAt },
+				{ error, peer: route.agentName },
 				"write refused by the transfer agent",
 			);
 			this.#failJob(job, "not_posted");
@@ -385,52 +313,6 @@ export class ServeEngine {
 		this.#byTransfer.set(job.transfer, job);
 	}
 
-	/** The pieces to read for one key: managed memory first, then the framework's, if the sizes and labels fit. */
-	#select(
-		job: ServeJob,
-		text: string,
-		residency: Residency | undefined,
-		wanted: readonly ServeDestination[],
-	): readonly SourcePiece[] | undefined {
-		const { cache, pins } = this.#o;
-		let have: readonly SourcePiece[] | undefined;
-		if (residency !== undefined && cache !== undefined) {
-			have = cache.pieces(residency).map((piece) => ({
-				region: piece.region,
-				element: piece.slot,
-				label: piece.label,
-				owner: "kvcr" as const,
-			}));
-		} else if (job.pinsRequested) {
-			have = pins
-				?.pieces(job, text)
-				?.map((piece) => ({ ...piece, owner: "framework" as const }));
-		}
-		if (have === undefined) return undefined;
-		const found = have;
-		const labels = found.map((piece) => piece.label);
-		const indices = layoutIndices(
-			labels,
-			wanted.map((piece) => piece.label),
-			job.request.allowSubset,
-		);
-		if (indices === undefined) return this.#mismatch(text);
-		const chosen = indices.map((index) => found[index] as SourcePiece);
-		const fits = chosen.every(
-			(piece, index) => piece.region.elementBytes === wanted[index]?.size,
-		);
-		return fits ? chosen : this.#mismatch(text);
-	}
-
-	#mismatch(text: string): undefined {
-		this.#o.telemetry.warnOnce(
-			"layout-mismatch",
-			{ key: Buffer.from(text, "latin1").toString("hex") },
-			"a peer asked for a block in another layout than it has here",
-		);
-		return undefined;
-	}
-
 	#expire(job: ServeJob): void {
 		job.timer = undefined;
 		this.#cancel(job);
@@ -438,7 +320,6 @@ export class ServeEngine {
 
 	/** Ends the target's interest in a job. */
 	#cancel(job: ServeJob): void {
-		job.cancelRequested = true;
 		if (job.state === "admitting") {
 			this.#failJob(job, "cancelled");
 			return;
@@ -447,7 +328,7 @@ export class ServeEngine {
 		const { agent, clock, operationTimeoutMs, abandonTimeoutMs } = this.#o;
 		job.enter("cancelling");
 		agent.cancel(job.transfer);
-		this.#notify(job.request, { success: false, terminal: false });
+		this.#o.replies.notify(job.request, { success: false, terminal: false });
 		job.timer?.cancel();
 		const until =
 			job.request.deadline + (abandonTimeoutMs - operationTimeoutMs);
@@ -471,27 +352,19 @@ export class ServeEngine {
 
 	/** A job that never posted anything. */
 	#failJob(job: ServeJob, reason: string): void {
-		this.#notify(job.request, { success: false });
+		this.#o.replies.notify(job.request, { success: false });
 		this.#finish(job, "failed", reason);
 	}
 
 	#finish(job: ServeJob, result: "success" | "failed", reason: string): void {
-		const { clock, telemetry, lock, owner, pins } = this.#o;
+		const { clock, telemetry, owner } = this.#o;
 		job.enter("finished");
 		job.timer?.cancel();
 		job.timer = undefined;
 		this.#jobs.delete(job.request.id);
 		job.request.route.users -= 1;
 		if (job.transfer !== undefined) this.#byTransfer.delete(job.transfer);
-		const claims = [...job.claims.values()];
-		job.claims.clear();
-		if (claims.length > 0) {
-			lock.whenFree(() => {
-				for (const residency of claims) this.#o.cache?.unclaim(residency);
-			});
-			owner.wake();
-		}
-		if (job.pinsRequested) owner.enqueue(() => pins?.drop(job));
+		this.#o.memory.release(job);
 		if (job.abandoned) {
 			const report = new TransferError(
 				"quiesced",
@@ -512,103 +385,6 @@ export class ServeEngine {
 			bytes: result === "success" ? job.bytes : 0,
 			elapsedMs: clock.now() - job.request.startedAt,
 			peer: job.request.route.agentName,
-		});
-	}
-
-	#unclaim(job: ServeJob, text: string, residency: Residency): void {
-		job.claims.delete(text);
-		this.#o.lock.whenFree(() => this.#o.cache?.unclaim(residency));
-	}
-
-	/** A completed move: the source may drop its copies once nobody reads them. */
-	#retire(residencies: readonly Residency[]): void {
-		const { cache, lock, telemetry } = this.#o;
-		if (cache === undefined || residencies.length === 0) return;
-		telemetry.count("kvcr_retired_blocks_total", {}, residencies.length);
-		lock.whenFree(() => {
-			for (const residency of residencies)
-				if (residency.state === "READY") cache.retire(residency);
-		});
-	}
-
-	#acknowledge(
-		header: MessageHeader,
-		more: { opHandle?: StartWriteMessage["opHandle"] },
-	): void {
-		if (header.senderControlEndpoint === undefined) return;
-		const body = { type: "target_metadata_ack", ...more } as const;
-		this.#o.link.reply(
-			header.senderControlEndpoint,
-			body,
-			header.sourceControlEndpoint,
-		);
-	}
-
-	#refuse(
-		header: MessageHeader,
-		opHandle: StartWriteMessage["opHandle"],
-		reason: string,
-	): void {
-		this.#count(reason);
-		if (header.senderControlEndpoint === undefined) return;
-		this.#o.link.reply(
-			header.senderControlEndpoint,
-			{ type: "write_refused", opHandle },
-			header.sourceControlEndpoint,
-		);
-	}
-
-	#failUnsubmitted(
-		route: Route,
-		header: MessageHeader,
-		opHandle: StartWriteMessage["opHandle"],
-		reason: string,
-	): void {
-		this.#count(reason);
-		this.#notify(
-			{
-				route,
-				opHandle,
-				replyTo: header.senderControlEndpoint,
-				askedAs: header.sourceControlEndpoint,
-			},
-			{ success: false },
-		);
-	}
-
-	/** Tells the target about an end that no write carries; over the control channel when the agent has no way there. */
-	#notify(
-		request: Pick<ServeRequest, "route" | "opHandle" | "replyTo" | "askedAs">,
-		done: {
-			success: boolean;
-			completedIndices?: readonly number[];
-			terminal?: boolean;
-		},
-	): void {
-		const { route, opHandle, replyTo, askedAs } = request;
-		let sent = false;
-		try {
-			sent = this.#o.agent.notify(
-				route.remote,
-				encodeWriteDone({ opHandle, ...done }),
-			);
-		} catch {
-			// A stale route has no way home; the control channel may.
-		}
-		if (
-			sent ||
-			done.success ||
-			done.terminal === false ||
-			replyTo === undefined
-		)
-			return;
-		this.#o.link.reply(replyTo, { type: "write_refused", opHandle }, askedAs);
-	}
-
-	#count(reason: string): void {
-		this.#o.telemetry.count("kvcr_writes_refused_total", {
-			side: "source",
-			reason,
 		});
 	}
 }

@@ -8,10 +8,11 @@
 import type { Residency } from "../cache/index.js";
 import type { PinClient } from "../framework/pins.js";
 import type { KeyRef } from "../owner/key-ref.js";
-import type { OpHandle, Timer, TransferId } from "../ports/index.js";
+import type { Timer, TransferId } from "../ports/index.js";
 import { KvcrError } from "../ports/index.js";
 import type { ReportedElement } from "./reports.js";
-import type { Route, RoutedElement } from "./routes.js";
+import type { RoutedElement } from "./routes.js";
+import type { ReplyAddress } from "./serve-replies.js";
 
 export type ServeState = "admitting" | "writing" | "cancelling" | "finished";
 
@@ -28,14 +29,8 @@ export interface ServeDestination extends RoutedElement {
 }
 
 /** What a target asked for, checked. */
-export interface ServeRequest {
+export interface ServeRequest extends ReplyAddress {
 	readonly id: string;
-	readonly opHandle: OpHandle;
-	readonly route: Route;
-	/** Endpoint of the target, for refusals. */
-	readonly replyTo: string | undefined;
-	/** Endpoint the target used for this instance. */
-	readonly askedAs: string | undefined;
 	readonly keys: readonly KeyRef[];
 	readonly destinations: readonly (readonly ServeDestination[])[];
 	readonly allowSubset: boolean;
@@ -53,8 +48,6 @@ export class ServeJob implements PinClient {
 	readonly written: Residency[] = [];
 	transfer: TransferId | undefined;
 	timer: Timer | undefined;
-	/** A probe, an expired deadline or a shutdown ended the target's interest. */
-	cancelRequested = false;
 	abandoned = false;
 	/** True once framework pins were asked for: never twice for one job. */
 	pinsRequested = false;
