@@ -5,6 +5,7 @@ import type { Layout, LayoutTable } from "./layout.js";
 import type { PolicyGuard } from "./policy-guard.js";
 import { type Residency, ResidencyRecord } from "./residency.js";
 import type { ResidencyTable } from "./residency-table.js";
+import { add, covers, touches } from "./slot-counts.js";
 import type { SlotPool } from "./slot-pool.js";
 
 /** A block that wants to be in managed G2. */
@@ -150,27 +151,17 @@ export class Admission {
 		own: ReadonlySet<ResidencyRecord>,
 	): PolicyError | undefined {
 		const { table, policy } = this.#parts;
-		table.queue.startWalk();
 		try {
-			for (
-				let record = table.queue.step();
-				record !== undefined;
-				record = table.queue.step()
-			) {
-				if (
-					own.has(record) ||
-					protect?.has(record.keyText) ||
-					!this.#helps(record)
-				)
-					continue;
+			for (;;) {
+				const record = table.queue.step(this.#short);
+				if (record === undefined) return undefined;
+				if (own.has(record) || protect?.has(record.keyText)) continue;
 				const answer = policy.decideEviction(record);
 				if (answer === "keep") continue;
 				if (answer instanceof PolicyError) return answer;
 				this.#victims.push(record);
 				add(this.#short, record.layoutInfo, -1);
-				if (!this.#isShort()) return undefined;
 			}
-			return undefined;
 		} finally {
 			table.queue.endWalk();
 		}
@@ -203,7 +194,7 @@ export class Admission {
 					: { kind: "policy_error", error: failure };
 		}
 		for (const victim of victims) {
-			if (!this.#helps(victim)) continue;
+			if (!touches(this.#short, victim.layoutInfo)) continue;
 			add(this.#short, victim.layoutInfo, -1);
 			table.evict(victim);
 		}
@@ -221,13 +212,6 @@ export class Admission {
 		return false;
 	}
 
-	/** Whether a record has a slot in a pool that is short. */
-	#helps(record: ResidencyRecord): boolean {
-		for (const pool of record.layoutInfo.distinct)
-			if ((this.#short[pool.index] as number) > 0) return true;
-		return false;
-	}
-
 	#missing(layout: Layout): ReadonlyMap<string, number> {
 		const missing = new Map<string, number>();
 		for (let i = 0; i < layout.distinct.length; i++) {
@@ -237,26 +221,5 @@ export class Admission {
 			if (lack > 0) missing.set(pool.name, lack);
 		}
 		return missing;
-	}
-}
-
-/** Whether there are slots enough for one block of this layout. */
-function covers(slots: Float64Array, layout: Layout): boolean {
-	const { distinct, counts } = layout;
-	for (let i = 0; i < distinct.length; i++) {
-		if (
-			(slots[(distinct[i] as SlotPool).index] as number) < (counts[i] as number)
-		)
-			return false;
-	}
-	return true;
-}
-
-/** Adds, or with -1 takes away, the slots of one block. */
-function add(slots: Float64Array, layout: Layout, times: 1 | -1): void {
-	const { distinct, counts } = layout;
-	for (let i = 0; i < distinct.length; i++) {
-		const { index } = distinct[i] as SlotPool;
-		slots[index] = (slots[index] as number) + times * (counts[i] as number);
 	}
 }

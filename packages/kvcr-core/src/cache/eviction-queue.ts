@@ -1,143 +1,90 @@
 /**
  * Evictable records in the order of their scores; equal scores in the order in which they came.
  *
- * Two structures share the work. Scores that come in rising order, as those of LRU do, extend a sorted linked run: every
- * operation is O(1). Others go to a binary heap: O(log n). The next record is the smaller of the two heads.
+ * Records that use the same set of pools share a lane. A walk merges the lanes that have slots of a pool in need, so
+ * that blocks of other pools cost nothing, however many there are.
  */
-import { RecordList } from "./record-list.js";
-import { Queued, type ResidencyRecord } from "./residency.js";
+import { EvictionLane, goesFirst } from "./eviction-lane.js";
+import type { Layout } from "./layout.js";
+import type { ResidencyRecord } from "./residency.js";
+import { touches } from "./slot-counts.js";
 
-/** How far from the end of the run a record may be inserted before the heap is the better place. */
-const MAX_RUN_STEPS = 8;
+interface Lane {
+	readonly layout: Layout;
+	readonly records: EvictionLane;
+	/** Whether the walk in progress has begun to read this lane. */
+	walked: boolean;
+}
 
+/** The queue. A walk happens inside one admission, and nothing else happens meanwhile. */
 export class EvictionQueue {
-	readonly #run = new RecordList();
-	readonly #heap: ResidencyRecord[] = [];
+	/** By `Layout.lane`. */
+	readonly #lanes: (Lane | undefined)[] = [];
 	#sequence = 0;
-	/** Cursor of the walk in progress, and the heap records it has taken out. */
-	#cursor: ResidencyRecord | undefined;
-	readonly #aside: ResidencyRecord[] = [];
 
 	/** Number of records. */
 	get size(): number {
-		return this.#run.size + this.#heap.length + this.#aside.length;
+		return this.#lanes.reduce(
+			(sum, lane) => sum + (lane?.records.size ?? 0),
+			0,
+		);
 	}
 
-	/** Adds a record that is in no queue. */
+	/** Adds a record that is not in the queue. */
 	insert(record: ResidencyRecord, score: number): void {
 		record.score = score;
 		record.sequence = ++this.#sequence;
-		let after = this.#run.tail;
-		for (
-			let step = 0;
-			after !== undefined && after.score > score;
-			after = after.previous
-		) {
-			if (++step > MAX_RUN_STEPS) {
-				this.#push(record);
-				return;
-			}
+		const layout = record.layoutInfo;
+		let lane = this.#lanes[layout.lane];
+		if (lane === undefined) {
+			lane = { layout, records: new EvictionLane(), walked: false };
+			this.#lanes[layout.lane] = lane;
 		}
-		record.queued = Queued.Run;
-		this.#run.insertAfter(record, after);
+		lane.records.insert(record);
 	}
 
 	/** Removes a record that is in the queue. Not during a walk. */
 	remove(record: ResidencyRecord): void {
-		if (record.queued === Queued.Run) this.#run.remove(record);
-		else this.#cut(record.heapIndex);
-		record.queued = Queued.No;
+		this.#lanes[record.layoutInfo.lane]?.records.remove(record);
 	}
 
-	/** Starts a walk from the lowest score. Until {@link endWalk} nothing may be inserted or removed. */
-	startWalk(): void {
-		this.#cursor = this.#run.head;
-	}
-
-	/** The next record of the walk. It stays in the queue. */
-	step(): ResidencyRecord | undefined {
-		const fromRun = this.#cursor;
-		const fromHeap = this.#heap[0];
-		if (
-			fromHeap !== undefined &&
-			(fromRun === undefined || goesFirst(fromHeap, fromRun))
-		) {
-			this.#cut(0);
-			this.#aside.push(fromHeap);
-			return fromHeap;
+	/**
+	 * The next record of a walk, from the lowest score up, that has a slot in a pool with `short[pool.index] > 0`. It stays
+	 * in the queue. Until {@link endWalk} nothing may be inserted or removed.
+	 */
+	step(short: Float64Array): ResidencyRecord | undefined {
+		let best: ResidencyRecord | undefined;
+		let from: Lane | undefined;
+		for (const lane of this.#lanes) {
+			if (lane === undefined || !touches(short, lane.layout)) continue;
+			if (!lane.walked) lane.records.startWalk();
+			lane.walked = true;
+			const record = lane.records.peek();
+			if (
+				record === undefined ||
+				(best !== undefined && !goesFirst(record, best))
+			)
+				continue;
+			best = record;
+			from = lane;
 		}
-		this.#cursor = fromRun?.next;
-		return fromRun;
+		from?.records.advance();
+		return best;
 	}
 
 	/** Ends the walk: every record is where it was. */
 	endWalk(): void {
-		this.#cursor = undefined;
-		for (const record of this.#aside) this.#push(record);
-		this.#aside.length = 0;
+		for (const lane of this.#lanes) {
+			if (!lane?.walked) continue;
+			lane.records.endWalk();
+			lane.walked = false;
+		}
 	}
 
 	/** All records in order of eviction, for checks. */
 	toArray(): ResidencyRecord[] {
-		const all = [...this.#heap];
-		for (let r = this.#run.head; r !== undefined; r = r.next) all.push(r);
-		return all.sort((a, b) => (goesFirst(a, b) ? -1 : 1));
+		return this.#lanes
+			.flatMap((lane) => lane?.records.toArray() ?? [])
+			.sort((a, b) => (goesFirst(a, b) ? -1 : 1));
 	}
-
-	#push(record: ResidencyRecord): void {
-		record.queued = Queued.Heap;
-		this.#heap.push(record);
-		this.#up(this.#heap.length - 1, record);
-	}
-
-	/** Takes the record at an index out of the heap. */
-	#cut(index: number): void {
-		const heap = this.#heap;
-		const removed = heap[index] as ResidencyRecord;
-		const last = heap.pop() as ResidencyRecord;
-		removed.heapIndex = -1;
-		if (removed === last) return;
-		if (goesFirst(last, removed)) this.#up(index, last);
-		else this.#down(index, last);
-	}
-
-	#up(from: number, record: ResidencyRecord): void {
-		const heap = this.#heap;
-		let index = from;
-		while (index > 0) {
-			const parentIndex = (index - 1) >> 1;
-			const parent = heap[parentIndex] as ResidencyRecord;
-			if (!goesFirst(record, parent)) break;
-			heap[index] = parent;
-			parent.heapIndex = index;
-			index = parentIndex;
-		}
-		heap[index] = record;
-		record.heapIndex = index;
-	}
-
-	#down(from: number, record: ResidencyRecord): void {
-		const heap = this.#heap;
-		let index = from;
-		for (;;) {
-			let childIndex = 2 * index + 1;
-			let child = heap[childIndex];
-			if (child === undefined) break;
-			const right = heap[childIndex + 1];
-			if (right !== undefined && goesFirst(right, child)) {
-				child = right;
-				childIndex += 1;
-			}
-			if (!goesFirst(child, record)) break;
-			heap[index] = child;
-			child.heapIndex = index;
-			index = childIndex;
-		}
-		heap[index] = record;
-		record.heapIndex = index;
-	}
-}
-
-function goesFirst(a: ResidencyRecord, b: ResidencyRecord): boolean {
-	return a.score < b.score || (a.score === b.score && a.sequence < b.sequence);
 }

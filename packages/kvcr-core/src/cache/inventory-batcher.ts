@@ -36,6 +36,7 @@ export class InventoryBatcher {
 	#dueAt = 0;
 	#timer: Timer | undefined;
 	#reported = false;
+	#closed = false;
 
 	constructor(options: InventoryBatcherOptions) {
 		this.#options = options;
@@ -92,14 +93,15 @@ export class InventoryBatcher {
 		}
 	}
 
-	/** Releases the timer. */
+	/** Releases the timer for good. */
 	close(): void {
+		this.#closed = true;
 		this.#disarm();
 	}
 
 	#arm(): void {
 		const { intervalMs, clock, onDue } = this.#options;
-		if (intervalMs === 0) return;
+		if (intervalMs === 0 || this.#closed) return;
 		this.#dueAt = clock.now() + intervalMs;
 		this.#timer = clock.schedule(intervalMs, onDue);
 	}

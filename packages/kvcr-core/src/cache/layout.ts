@@ -19,6 +19,8 @@ export interface Layout {
 	/** The distinct pools, and in `counts` how many slots a block takes from each. */
 	readonly distinct: readonly SlotPool[];
 	readonly counts: readonly number[];
+	/** Small number that layouts with the same set of pools share. */
+	readonly lane: number;
 	/** Bytes of all pieces together. */
 	readonly bytes: number;
 	/** False when a block of this layout cannot fit even into empty pools. */
@@ -31,6 +33,8 @@ export interface Layout {
 export class LayoutTable {
 	readonly #pools: ReadonlyMap<string, SlotPool>;
 	readonly #interned = new Map<string, Layout>();
+	/** Numbers of the pool sets seen so far: at most one per subset of the pools. */
+	readonly #lanes = new Map<string, number>();
 	/** The layout of the previous lookup: batches nearly always repeat it. */
 	#last: Layout | undefined;
 
@@ -97,6 +101,16 @@ export class LayoutTable {
 			this.#interned.delete(JSON.stringify(layout.labels));
 	}
 
+	#laneOf(pools: readonly SlotPool[]): number {
+		const set = pools
+			.map((pool) => pool.index)
+			.sort((a, b) => a - b)
+			.join();
+		const lane = this.#lanes.get(set) ?? this.#lanes.size;
+		this.#lanes.set(set, lane);
+		return lane;
+	}
+
 	#build(
 		labels: readonly string[],
 		operation: string,
@@ -125,6 +139,7 @@ export class LayoutTable {
 			pools,
 			distinct: [...counts.keys()],
 			counts: [...counts.values()],
+			lane: this.#laneOf([...counts.keys()]),
 			bytes,
 			fits: [...counts].every(([pool, count]) => count <= pool.total),
 			users: 0,
