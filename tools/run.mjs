@@ -54,7 +54,10 @@ async function main({ entry, parts: only, built = false }) {
 		if (status === "skipped") console.error(`without ${name}: ${detail}`);
 	env.PATH = [join(root, "node_modules/.bin"), env.PATH].join(delimiter);
 	env.TURBO_TELEMETRY_DISABLED = "1";
-	if (built && !(await build(env))) return 1;
+	const compiles = parts.some(
+		({ name, status }) => name === "native-tools" && status === "ready",
+	);
+	if (built && !(await build(env, compiles))) return 1;
 	const tsx = createRequire(join(root, "package.json")).resolve("tsx");
 	return execute(
 		[
@@ -66,11 +69,15 @@ async function main({ entry, parts: only, built = false }) {
 	);
 }
 
-/** @param {NodeJS.ProcessEnv} env */
-async function build(env) {
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {boolean} compiles whether there is a compiler, which one of the packages needs
+ */
+async function build(env, compiles) {
+	const filter = compiles ? [] : ["--filter=!kvcr-nixl"];
 	const { code, output } = await run(
 		"turbo",
-		["run", "build", "--output-logs=errors-only"],
+		["run", "build", ...filter, "--output-logs=errors-only"],
 		{ cwd: root, env, timeoutMs: BUILD_TIMEOUT_MS },
 	);
 	if (code !== 0) console.error(tail(output, 60));

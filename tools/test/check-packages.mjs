@@ -1,25 +1,25 @@
 /**
- * Packs every published package as it would be released and checks the archive: what is in it, its
- * `exports` (publint), and that its types resolve in Node's two module systems and in bundlers (are the
- * types wrong). Writes a report with three tests per package to `KVCR_TEST_REPORT`.
+ * `node tools/test/check-packages.mjs FOLDER...`: packs packages as they would be released and checks the
+ * archives: what is in them, their `exports` (publint), and that their types resolve in Node's two module
+ * systems and in bundlers (are the types wrong). Writes a report with three tests per package to
+ * `KVCR_TEST_REPORT`.
  */
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { publint } from "publint";
 import { formatMessage } from "publint/utils";
 import { run, tail } from "../bootstrap/lib/exec.mjs";
 import { cache, root } from "../bootstrap/lib/paths.mjs";
-import { packageFolders } from "./steps.mjs";
 
 const TOOL_TIMEOUT_MS = 60_000;
 
 const work = join(cache, "pack");
-rmSync(work, { recursive: true, force: true });
 mkdirSync(work, { recursive: true });
 
 /** @type {import("./tally.mjs").FileReport[]} */
 const testResults = [];
-for (const folder of packageFolders) testResults.push(await check(folder));
+for (const folder of process.argv.slice(2))
+	testResults.push(await check(folder));
 
 const reportFile = process.env.KVCR_TEST_REPORT;
 if (reportFile !== undefined)

@@ -26,12 +26,16 @@ export const packageFolders = readdirSync(join(root, "packages"))
 	.filter((folder) => existsSync(join(root, folder, "package.json")))
 	.sort();
 
+/** The package that takes a compiler to build. */
+const NATIVE = "kvcr-nixl";
+
 /** @type {readonly Step[]} */
 export const steps = [
+	build("build", `!${NATIVE}`),
 	{
-		name: "build",
-		command: ["turbo", "run", "build", "--output-logs=errors-only"],
-		timeoutMs: 300_000,
+		...build(`build ${NATIVE}`, NATIVE),
+		needs: ["native-tools", "cross-compiler"],
+		after: ["build"],
 	},
 	{ name: "lint", command: ["biome", "check", "--error-on-warnings"] },
 	{
@@ -42,13 +46,19 @@ export const steps = [
 		],
 		timeoutMs: 240_000,
 	},
+	packages(
+		"packages",
+		packageFolders.filter((folder) => !folder.endsWith(NATIVE)),
+	),
 	{
-		name: "packages",
-		command: ["node", "tools/test/check-packages.mjs"],
-		report: "file",
-		after: ["build"],
+		...packages(`packages ${NATIVE}`, [`packages/${NATIVE}`]),
+		needs: ["native-tools", "cross-compiler"],
+		after: [`build ${NATIVE}`],
 	},
-	...packageFolders.map((folder) => suite(folder.replace(/.*\//, ""), folder)),
+	...packageFolders.map((folder) => ({
+		...suite(folder.replace(/.*\//, ""), folder),
+		...(folder.endsWith(NATIVE) ? { needs: ["native-tools"] } : {}),
+	})),
 	suite("tools", "tools"),
 	{
 		...suite("e2e", "test-e2e", "test:e2e"),
@@ -56,6 +66,40 @@ export const steps = [
 		timeoutMs: 300_000,
 	},
 ];
+
+/**
+ * A build of the packages that a turbo filter selects.
+ *
+ * @param {string} name
+ * @param {string} filter
+ * @returns {Step}
+ */
+function build(name, filter) {
+	return {
+		name,
+		command: [
+			...["turbo", "run", "build"],
+			...[`--filter=${filter}`, "--output-logs=errors-only"],
+		],
+		timeoutMs: 300_000,
+	};
+}
+
+/**
+ * The check of packages as they would be released.
+ *
+ * @param {string} name
+ * @param {readonly string[]} folders
+ * @returns {Step}
+ */
+function packages(name, folders) {
+	return {
+		name,
+		command: ["node", "tools/test/check-packages.mjs", ...folders],
+		report: "file",
+		after: ["build"],
+	};
+}
 
 /**
  * The vitest suite of one workspace folder, run by its own script, which may do more first.
