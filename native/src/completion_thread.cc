@@ -85,7 +85,7 @@ bool CompletionThread::rest() {
     const bool work = engine_.worthPolling(now);
     if (work) lastWork_ = now;
     const Nanos deadline = engine_.loopDeadline.load(std::memory_order_relaxed);
-    const bool loopKeepsUp = engine_.loopPolling.load(std::memory_order_acquire) && now < deadline &&
+    const bool loopKeepsUp = !engine_.bulkUnderWay() && engine_.loopPolling.load(std::memory_order_acquire) && now < deadline &&
                              now - engine_.loopHeartbeat.load(std::memory_order_relaxed) < kLoopLate;
     if (work && !loopKeepsUp) return true;
 

@@ -233,7 +233,7 @@ bool Engine::lockSoon(Nanos patience) {
 }
 
 bool Engine::tryPoll() {
-  if (!mutex_.try_lock()) return false;
+  if (bulkUnderWay() || !mutex_.try_lock()) return false;
   std::lock_guard<Mutex> hold(mutex_, std::adopt_lock);
   return pollLocked();
 }
@@ -253,11 +253,17 @@ bool Engine::pollLocked() {
   if (closed_) return false;
   transfers_->poll(foundCompletions_);
   notifications_->poll(foundNotifications_);
-  probing_.store(transfers_->probing(monotonicNow()), std::memory_order_relaxed);
+  note();
   // Requests that ended make room for further pieces of a bulk write.
   if (transfers_->piecesLeft() && !commandsWaiting_.exchange(true)) thread_.hurry();
   finished(foundCompletions_);
   return results_.add(foundCompletions_, foundNotifications_);
+}
+
+// What those who do not hold the lock want to know of the transfers.
+void Engine::note() {
+  probing_.store(transfers_->probing(monotonicNow()), std::memory_order_relaxed);
+  bulk_.store(transfers_->bulkWrites() > 0, std::memory_order_relaxed);
 }
 
 bool Engine::runCommand() {
@@ -287,9 +293,9 @@ bool Engine::runCommand() {
       const TransferId id = command.order.id;
       const NixlStatus created = transfers_->post(std::move(command.order), done);
       if (created != kNixlSuccess && !probe) done.push_back({id, Outcome::kFailed, created});
-      if (probe) probing_.store(transfers_->probing(monotonicNow()));
     }
     if (transfers_->postPiece()) ran = true;
+    note();
     std::lock_guard<Mutex> holdCommands(commandMutex_);
     commandsWaiting_.store(!commands_.empty() || transfers_->piecesLeft(), std::memory_order_release);
   }

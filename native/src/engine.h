@@ -58,11 +58,13 @@ class Engine {
   Results& results() { return results_; }
 
   // -- whoever polls.
-  // One round under the lock if it can be had at once. True when something was found.
+  // One round under the lock, for the event loop: only if the lock can be had at once, and only while no bulk write is
+  // under way, since polling for one may copy its bytes. True when something was found.
   bool tryPoll();
   bool poll();
   // Runs one waiting command or posts one piece of a bulk write. False when there was nothing to do.
   bool runCommand();
+  bool bulkUnderWay() const { return bulk_.load(std::memory_order_relaxed); }
   bool commandsWaiting() const { return commandsWaiting_.load(std::memory_order_acquire); }
   // True while polling can find something.
   bool worthPolling(Nanos now) const;
@@ -98,6 +100,7 @@ class Engine {
   // lock again at once.
   bool lockSoon(Nanos patience);
   bool pollLocked();
+  void note();
   void enqueue(Command command);
   void finished(const std::vector<Completion>& completions);
   void linger(Nanos duration);
@@ -121,6 +124,7 @@ class Engine {
   std::atomic<Nanos> lingerUntil_{0};
   std::atomic<Nanos> lastActivity_{0};
   std::atomic<bool> probing_{false};
+  std::atomic<bool> bulk_{false};
   Mutex shutdownMutex_;
   bool closed_ = false;
   std::function<void()> onResults_;

@@ -66,6 +66,7 @@ void Transfers::adopt(TransferOrder order) {
   transfer->order = std::move(order);
   transfer->bulk = true;
   ++writes_;
+  ++bulkWrites_;
   active_.push_back(std::move(transfer));
 }
 
@@ -181,6 +182,7 @@ bool Transfers::settle(Transfer& transfer, std::vector<Completion>& out) {
   }
   out.push_back({transfer.order.id, outcome, transfer.failure});
   --writes_;
+  if (transfer.bulk) --bulkWrites_;
   return true;
 }
 

@@ -64,6 +64,8 @@ class Transfers {
   void cancelAll();
   // Writes that have not been reported yet.
   size_t writes() const { return writes_; }
+  // Bulk writes among them: polling for these may copy bytes on the spot.
+  size_t bulkWrites() const { return bulkWrites_; }
   // True while a connection probe is young enough to be worth polling for.
   bool probing(Nanos now) const { return now < probeUntil_; }
   // True while a bulk order has pieces left to post.
@@ -94,6 +96,7 @@ class Transfers {
   std::vector<std::unique_ptr<Transfer>> active_;
   std::vector<Span> piece_;
   size_t writes_ = 0;
+  size_t bulkWrites_ = 0;
   size_t requestsInFlight_ = 0;
   Nanos probeUntil_ = 0;
 };

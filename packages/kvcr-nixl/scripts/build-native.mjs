@@ -13,8 +13,10 @@ import {
 	cpSync,
 	existsSync,
 	mkdirSync,
+	mkdtempSync,
 	readdirSync,
 	readFileSync,
+	renameSync,
 	rmSync,
 	statSync,
 	writeFileSync,
@@ -67,51 +69,63 @@ async function build(arch) {
 			`${prefix}g++ is needed to build for linux-${arch} (Debian: apt-get install g++${prefix && `-${prefix.slice(0, -1)}`})`,
 		);
 	}
-	// Each target has a folder of its own, so that switching between them compiles nothing anew.
-	const source = join(workDir, arch);
-	rmSync(source, { recursive: true, force: true });
-	mkdirSync(source, { recursive: true });
-	cpSync(nativeDir, source, { recursive: true });
-	writeFileSync(
-		join(source, "package.json"),
-		JSON.stringify({ name: "kvcr-nixl" }),
-	);
-	await run(
-		process.execPath,
-		[
-			require.resolve("prebuildify/bin.js"),
-			"--napi",
-			"--strip",
-			"--target=20.0.0",
-			`--arch=${arch}`,
-			`--out=${packageDir}`,
-		],
-		{
-			cwd: source,
-			env: {
-				...process.env,
-				CC: `${prefix}gcc`,
-				CXX: `${prefix}g++`,
-				LINK: `${prefix}g++`,
-				AR: `${prefix}ar`,
-				MAKEFLAGS: "-j2",
-				PREBUILD_STRIP_BIN: `${prefix}strip`,
-				PREBUILD_NODE_GYP: join(packageDir, "node_modules", ".bin", "node-gyp"),
-				npm_config_nodedir: nodeDir(),
-				KVCR_NODE_ADDON_API: dirname(
-					require.resolve("node-addon-api/package.json"),
-				),
-			},
-		},
-	);
+	// A folder of its own, and a rename at the end: two builds at once do not disturb each other, and whoever loads the
+	// artefact meanwhile sees the old one or the new one.
 	mkdirSync(workDir, { recursive: true });
-	writeFileSync(stamp, fingerprint);
+	const work = mkdtempSync(join(workDir, `${arch}-`));
+	try {
+		cpSync(nativeDir, work, { recursive: true });
+		writeFileSync(
+			join(work, "package.json"),
+			JSON.stringify({ name: "kvcr-nixl" }),
+		);
+		await run(
+			process.execPath,
+			[
+				require.resolve("prebuildify/bin.js"),
+				"--napi",
+				"--strip",
+				"--target=20.0.0",
+				`--arch=${arch}`,
+			],
+			{
+				cwd: work,
+				env: {
+					...process.env,
+					CC: `${prefix}gcc`,
+					CXX: `${prefix}g++`,
+					LINK: `${prefix}g++`,
+					AR: `${prefix}ar`,
+					MAKEFLAGS: "-j2",
+					PREBUILD_STRIP_BIN: `${prefix}strip`,
+					PREBUILD_NODE_GYP: join(
+						packageDir,
+						"node_modules",
+						".bin",
+						"node-gyp",
+					),
+					npm_config_nodedir: nodeDir(work),
+					KVCR_NODE_ADDON_API: dirname(
+						require.resolve("node-addon-api/package.json"),
+					),
+				},
+			},
+		);
+		mkdirSync(dirname(artefact), { recursive: true });
+		renameSync(
+			join(work, "prebuilds", `linux-${arch}`, "kvcr-nixl.node"),
+			artefact,
+		);
+		writeFileSync(stamp, fingerprint);
+	} finally {
+		rmSync(work, { recursive: true, force: true });
+	}
 	console.log(`kvcr-nixl: built prebuilds/linux-${arch}`);
 }
 
 /** A development folder of Node.js that holds Node-API and nothing else. */
-function nodeDir() {
-	const dir = join(workDir, "node-headers");
+function nodeDir(work) {
+	const dir = join(work, "node-headers");
 	const include = join(dir, "include", "node");
 	mkdirSync(include, { recursive: true });
 	cpSync(
