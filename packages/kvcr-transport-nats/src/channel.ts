@@ -9,10 +9,12 @@ import {
 	InvalidArgumentError,
 	MAX_CONTROL_MESSAGE_BYTES,
 } from "kvcr-core";
+import { within } from "./deadline.js";
 import { dial } from "./dial.js";
 import { reasonOf } from "./errors.js";
-import { Link, type LinkSubscription } from "./link.js";
+import { Link } from "./link.js";
 import { linkOf } from "./link-of.js";
+import type { LinkSubscription } from "./link-types.js";
 import type { NatsLikeMessage } from "./nats-like.js";
 import {
 	type NatsControlChannelOptions,
@@ -227,14 +229,9 @@ export class NatsControlChannel implements ControlChannel {
 		const { clock, drainTimeoutMs } = this.options;
 		this.announcer?.stop(wasOpen);
 		if (wasOpen && this.link.state === "up") {
-			let timer = { cancel: () => {} };
-			const overdue = new Promise<void>((resolve) => {
-				timer = clock.schedule(drainTimeoutMs, resolve);
-			});
 			// The last announcement does not go through the outbox: a round of its own covers it.
 			const drained = this.outbox.idle().then(() => this.link.flushed());
-			await Promise.race([drained, overdue]);
-			timer.cancel();
+			await within(clock, drainTimeoutMs, drained);
 		}
 		this.outbox.clear();
 		await this.link.close(drainTimeoutMs);

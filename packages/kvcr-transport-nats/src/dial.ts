@@ -4,6 +4,7 @@
  */
 import { connect, type NodeConnectionOptions } from "@nats-io/transport-node";
 import type { Clock } from "kvcr-core";
+import { within } from "./deadline.js";
 import { NatsConnectionError, reasonOf } from "./errors.js";
 import type { NatsLike } from "./nats-like.js";
 import { SocketLedger } from "./socket-ledger.js";
@@ -102,14 +103,11 @@ async function end(
 	timeoutMs: number,
 	clock: Clock,
 ): Promise<void> {
-	let cancel = () => {};
-	const overdue = new Promise<void>((resolve) => {
-		const timer = clock.schedule(timeoutMs, resolve);
-		cancel = () => timer.cancel();
-	});
-	const closed = connection.close().catch(() => {});
-	await Promise.race([closed, overdue]);
-	cancel();
+	await within(
+		clock,
+		timeoutMs,
+		connection.close().catch(() => {}),
+	);
 	ledger.condemn();
 }
 

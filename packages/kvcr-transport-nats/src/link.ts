@@ -5,57 +5,27 @@
  */
 import type { Clock, Logger, Timer } from "kvcr-core";
 import { AlreadyStartedError, ClosedError } from "kvcr-core";
+import { LATE, within } from "./deadline.js";
 import type { Dialed } from "./dial.js";
 import {
 	NatsConnectionError,
 	NatsPermissionError,
 	reasonOf,
 } from "./errors.js";
+import { Registered } from "./link-subscription.js";
+import {
+	type LinkObserver,
+	type LinkSource,
+	type LinkState,
+	type LinkSubscription,
+	MOVES,
+} from "./link-types.js";
 import {
 	type NatsLike,
 	type NatsLikeMessage,
-	type NatsLikeSubscription,
 	statusKind,
 	stopStatus,
 } from "./nats-like.js";
-
-/**
- * `idle` → `connecting` → `up` ⇄ `down`; `closed` from anywhere. In `down` either the client or this link is dialing.
- */
-export type LinkState = "idle" | "connecting" | "up" | "down" | "closed";
-
-const MOVES: Readonly<Record<LinkState, readonly LinkState[]>> = {
-	idle: ["connecting", "closed"],
-	connecting: ["up", "idle", "closed"],
-	up: ["down", "closed"],
-	down: ["up", "closed"],
-	closed: [],
-};
-
-/** Told about every change between `up` and anything else. */
-export interface LinkObserver {
-	linkUp(): void;
-	linkDown(): void;
-}
-
-/** Where connections come from. */
-export type LinkSource =
-	| { readonly kind: "borrowed"; readonly connection: NatsLike }
-	| {
-			readonly kind: "own";
-			readonly dial: (
-				timeoutMs: number,
-				signal: AbortSignal,
-			) => Promise<Dialed>;
-	  };
-
-/** A subscription that survives connections. */
-export interface LinkSubscription {
-	readonly subject: string;
-	/** Why the server refused it, while it does. It is tried again every few seconds. */
-	readonly refusal: Error | undefined;
-	unsubscribe(): void;
-}
 
 /** How long between attempts to renew what the server refused or the client gave up, in milliseconds. */
 const RETRY_MS = { first: 250, longest: 5_000 } as const;
@@ -170,24 +140,20 @@ export class Link {
 		const { connection } = this;
 		if (connection === undefined || connection.isClosed())
 			throw new NatsConnectionError(operation, "the connection is closed");
-		let cancel = () => {};
-		const overdue = new Promise<never>((_resolve, reject) => {
-			const timer = this.clock.schedule(this.connectTimeoutMs, () =>
-				reject(new Error(`no answer within ${this.connectTimeoutMs} ms`)),
-			);
-			cancel = () => timer.cancel();
-		});
+		let reason: unknown;
 		try {
-			await Promise.race([connection.flush(), overdue]);
+			const answer = connection.flush();
+			if ((await within(this.clock, this.connectTimeoutMs, answer)) === LATE)
+				reason = new Error(`no answer within ${this.connectTimeoutMs} ms`);
 		} catch (error) {
+			reason = error ?? new Error("the connection was lost");
+		}
+		if (reason !== undefined)
 			throw new NatsConnectionError(
 				operation,
-				`the server did not answer: ${reasonOf(error)}`,
-				{ cause: error },
+				`the server did not answer: ${reasonOf(reason)}`,
+				{ cause: reason },
 			);
-		} finally {
-			cancel();
-		}
 		const concerned = subscription ? [subscription] : this.subscriptions;
 		for (const { subject, refusal } of concerned) {
 			if (refusal !== undefined)
@@ -371,59 +337,5 @@ export class Link {
 		if (!MOVES[this.current].includes(next))
 			throw new Error(`link: impossible transition ${this.current} → ${next}`);
 		this.current = next;
-	}
-}
-
-/** One subscription as the link keeps it, over any number of connections. */
-class Registered {
-	refusal: Error | undefined;
-	private held: NatsLikeSubscription | undefined;
-	private on: NatsLike | undefined;
-
-	constructor(
-		readonly subject: string,
-		private readonly handler: (message: NatsLikeMessage) => void,
-	) {}
-
-	get live(): boolean {
-		return (
-			this.refusal === undefined &&
-			this.held !== undefined &&
-			!this.held.isClosed()
-		);
-	}
-
-	renew(connection: NatsLike, ended: (reason: unknown) => void): void {
-		if (this.on === connection && this.live) return;
-		this.drop();
-		this.on = connection;
-		try {
-			const held = connection.subscribe(this.subject, {
-				callback: (error, message) => {
-					if (this.held !== held) return;
-					if (error === null || error === undefined) this.handler(message);
-					else {
-						this.refusal = error;
-						ended(error);
-					}
-				},
-			});
-			this.held = held;
-		} catch (error) {
-			this.refusal = error instanceof Error ? error : new Error(String(error));
-			ended(error);
-		}
-	}
-
-	drop(): void {
-		const { held } = this;
-		this.held = undefined;
-		this.on = undefined;
-		this.refusal = undefined;
-		try {
-			held?.unsubscribe();
-		} catch {
-			// The connection is gone, and the subscription with it.
-		}
 	}
 }

@@ -7,7 +7,8 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Clock, Timer } from "kvcr-core";
-import type { Link, LinkSubscription } from "./link.js";
+import type { Link } from "./link.js";
+import type { LinkSubscription } from "./link-types.js";
 import type { SubjectSpace } from "./subjects.js";
 
 /** Shortest time between two announcements of one peer, in milliseconds. */

@@ -11,8 +11,9 @@ import {
 	type Timer,
 } from "kvcr-core";
 import type { NatsControlChannel } from "./channel.js";
-import type { Link, LinkSubscription } from "./link.js";
+import type { Link } from "./link.js";
 import { linkFor } from "./link-of.js";
+import type { LinkSubscription } from "./link-types.js";
 import type { NatsLike, NatsLikeMessage } from "./nats-like.js";
 import { boundedInteger } from "./options.js";
 import { DEFAULT_PREFIX, SubjectSpace } from "./subjects.js";

@@ -6,14 +6,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "vitest";
 
-/** The server program, or `undefined`: `KVCR_NATS_SERVER`, then PATH, then where Debian puts it. */
-export const serverProgram: string | undefined = [
-	process.env.KVCR_NATS_SERVER,
-	...(process.env.PATH ?? "")
-		.split(":")
-		.map((folder) => join(folder, "nats-server")),
-	"/usr/sbin/nats-server",
-].find((file) => file !== undefined && existsSync(file));
+/** The server program, or `undefined`: `KVCR_NATS_SERVER` when it is set, else the one in PATH or where Debian puts it. */
+export const serverProgram: string | undefined = (
+	process.env.KVCR_NATS_SERVER
+		? [process.env.KVCR_NATS_SERVER]
+		: [...(process.env.PATH ?? "").split(":"), "/usr/sbin"].map((folder) =>
+				join(folder, "nats-server"),
+			)
+).find((file) => existsSync(file));
 
 /**
  * Declares tests that need a server. Without the program they are skipped, visibly and with the reason; where `CI` is

@@ -1,0 +1,64 @@
+/** One subscription as a link keeps it, over any number of connections. */
+import type {
+	NatsLike,
+	NatsLikeMessage,
+	NatsLikeSubscription,
+} from "./nats-like.js";
+
+/** See the file comment. */
+export class Registered {
+	/** Why the server, or the client, refuses it. */
+	refusal: Error | undefined;
+	private held: NatsLikeSubscription | undefined;
+	private on: NatsLike | undefined;
+
+	constructor(
+		readonly subject: string,
+		private readonly handler: (message: NatsLikeMessage) => void,
+	) {}
+
+	/** False when it was refused, ended, or never made. */
+	get live(): boolean {
+		return (
+			this.refusal === undefined &&
+			this.held !== undefined &&
+			!this.held.isClosed()
+		);
+	}
+
+	/** Subscribes on `connection` unless it is live there; `ended` is told when the server refuses it, now or later. */
+	renew(connection: NatsLike, ended: (reason: unknown) => void): void {
+		if (this.on === connection && this.live) return;
+		this.drop();
+		this.on = connection;
+		try {
+			const held = connection.subscribe(this.subject, {
+				callback: (error, message) => {
+					if (this.held !== held) return;
+					if (error === null || error === undefined) this.handler(message);
+					else {
+						this.refusal = error;
+						ended(error);
+					}
+				},
+			});
+			this.held = held;
+		} catch (error) {
+			this.refusal = error instanceof Error ? error : new Error(String(error));
+			ended(error);
+		}
+	}
+
+	/** Unsubscribes and forgets the connection. */
+	drop(): void {
+		const { held } = this;
+		this.held = undefined;
+		this.on = undefined;
+		this.refusal = undefined;
+		try {
+			held?.unsubscribe();
+		} catch {
+			// The connection is gone, and the subscription with it.
+		}
+	}
+}
