@@ -15,7 +15,7 @@ import { RegionMemory } from "./region-memory.js";
 export const MAX_NOTIFICATION_BYTES = 1 << 20;
 
 /** Most pairs in one write. */
-export const MAX_WRITE_PAIRS = 1 << 20;
+export const MAX_WRITE_PAIRS = 1 << 17;
 
 /**
  * Checks everything about a write but its remote handle, so that a write that throws has moved no byte.

@@ -23,8 +23,11 @@ export const MAX_REGION_LABEL = 1024;
 
 /** What the owning agent wants to know about its regions. */
 export interface RegionOwner {
-	/** Called once, before the memory goes away; the buffers are detached right after it returns. */
-	regionEnding(region: RegionMemory): void;
+	/**
+	 * Called once when a region has ended. `moved` holds its bytes under other buffers: whoever gave their address to the
+	 * system keeps them until it has let go.
+	 */
+	regionEnded(region: RegionMemory, moved: readonly ArrayBuffer[]): void;
 }
 
 /**
@@ -152,6 +155,15 @@ export class RegionMemory implements MemoryRegion {
 		);
 	}
 
+	/** A view of at most `maxBytes` contiguous bytes from a byte offset of the region on; empty once the region ended. */
+	span(offset: number, maxBytes: number): Uint8Array {
+		const chunkBytes = this.#elementsPerChunk * this.elementBytes;
+		const chunk = this.#chunks[Math.floor(offset / chunkBytes)];
+		if (chunk === undefined) return new Uint8Array(0);
+		const at = offset % chunkBytes;
+		return new Uint8Array(chunk, at, Math.min(maxBytes, chunk.byteLength - at));
+	}
+
 	/** Marks one more transfer as reading from this region. */
 	retain(): void {
 		this.#users += 1;
@@ -172,19 +184,15 @@ export class RegionMemory implements MemoryRegion {
 	/** Ends the region whoever uses it; for an owner that knows that nothing can touch it any more. */
 	end(): void {
 		if (this.#released) return;
-		this.#owner.regionEnding(this);
 		this.#released = true;
-		for (const chunk of this.#chunks) detach(chunk);
+		const moved = this.#chunks.map(detach);
 		this.#chunks = [];
+		this.#owner.regionEnded(this, moved);
 	}
 }
 
-/** Leaves every view of the buffer with length 0 and gives its memory back. */
-function detach(buffer: ArrayBuffer): void {
-	const transferable = buffer as ArrayBuffer & {
-		transfer?: (newLength?: number) => ArrayBuffer;
-	};
-	// `transfer(0)` frees at once, but Node 20 lacks it; a transferred clone frees with the next collection.
-	if (transferable.transfer) transferable.transfer(0);
-	else structuredClone(buffer, { transfer: [buffer] });
+/** Moves the bytes elsewhere; every view of the buffer has length 0 afterwards. */
+function detach(buffer: ArrayBuffer): ArrayBuffer {
+	// Node 20 has no ArrayBuffer.prototype.transfer; a clone that takes the bytes over does the same.
+	return structuredClone(buffer, { transfer: [buffer] });
 }

@@ -320,8 +320,8 @@ export class ScriptedTransferAgent
 		for (const region of [...this.#regions.values()]) region.end();
 	}
 
-	/** For regions: one of them ends. */
-	regionEnding(region: RegionMemory): void {
+	/** For regions: one of them ended. */
+	regionEnded(region: RegionMemory): void {
 		this.#regions.delete(region.descriptor.addr);
 	}
 
