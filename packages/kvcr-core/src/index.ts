@@ -39,7 +39,16 @@ export {
 	type HintScope,
 	parseHintEnvelope,
 } from "./hints/envelope.js";
-export * from "./kvcr.js";
+export type { HintOutcome, HintOutcomeReport } from "./hints/outcomes.js";
+export {
+	type DeliverDestination,
+	type DepositBlock,
+	type DepositPiece,
+	Kvcr,
+	type KvcrStats,
+	type QueryResult,
+	type ReleaseResult,
+} from "./kvcr.js";
 export * from "./options.js";
 export type {
 	EntryResult,

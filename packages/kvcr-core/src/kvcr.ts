@@ -83,6 +83,13 @@ export interface KvcrStats {
 	readonly hintsPending: number;
 }
 
+/** Set by the class itself: the only way to make an instance from outside of it. */
+let assemble: (
+	parts: Wiring,
+	settings: Settings,
+	defaultLayout: readonly string[] | undefined,
+) => Kvcr;
+
 /** KV Cache Runner: owns managed host memory, acts on hints, serves peers. Made by {@link Kvcr.create}. */
 export class Kvcr {
 	readonly #parts: Wiring;
@@ -105,39 +112,12 @@ export class Kvcr {
 	 * @throws InvalidArgumentError before anything is started; what the agent or the channel throw, after closing both;
 	 * StartupError when closing them failed too: then keep every buffer mapped until the process ends.
 	 */
-	static async create(options: KvcrOptions): Promise<Kvcr> {
-		const settings = readSettings(options);
-		const { agent, channel } = options;
-		try {
-			const pools: PoolMemory[] = [];
-			for (const { name, slotBytes, slotCount } of options.pools) {
-				if (slotCount === 0) continue;
-				const region = await agent.createRegion({
-					label: name,
-					elementBytes: slotBytes,
-					elementCount: slotCount,
-				});
-				pools.push({ name, region });
-			}
-			const parts = wire(options, settings, pools);
-			parts.pump.start();
-			await parts.channel.start((message) => parts.inbox.receive(message));
-			const only = options.pools.length === 1 ? options.pools[0] : undefined;
-			return new Kvcr(parts, settings, only && [only.name]);
-		} catch (error) {
-			try {
-				await channel?.close();
-				await agent.close();
-			} catch (closeError) {
-				throw new StartupError(
-					"Kvcr.create: start-up failed and native work could not be stopped; keep all buffers mapped",
-					{
-						cause: new AggregateError([error, closeError]),
-					},
-				);
-			}
-			throw error;
-		}
+	static create(options: KvcrOptions): Promise<Kvcr> {
+		return createWired(options, wire);
+	}
+
+	static {
+		assemble = (parts, settings, layout) => new Kvcr(parts, settings, layout);
 	}
 
 	/** Identity of this running instance (wire field `sender_incarnation`). */
@@ -593,6 +573,49 @@ export class Kvcr {
 			layout: (pieces as readonly DepositPiece[]).map((piece) => piece.label),
 			bytes,
 		};
+	}
+}
+
+/**
+ * What {@link Kvcr.create} does, with parts put together by `wireParts`: a test that watches or replaces parts gets hold of
+ * them there.
+ * @internal
+ */
+export async function createWired(
+	options: KvcrOptions,
+	wireParts: typeof wire,
+): Promise<Kvcr> {
+	const settings = readSettings(options);
+	const { agent, channel } = options;
+	try {
+		const pools: PoolMemory[] = [];
+		for (const { name, slotBytes, slotCount } of options.pools) {
+			if (slotCount === 0) continue;
+			const region = await agent.createRegion({
+				label: name,
+				elementBytes: slotBytes,
+				elementCount: slotCount,
+			});
+			pools.push({ name, region });
+		}
+		const parts = wireParts(options, settings, pools);
+		parts.pump.start();
+		await parts.channel.start((message) => parts.inbox.receive(message));
+		const only = options.pools.length === 1 ? options.pools[0] : undefined;
+		return assemble(parts, settings, only && [only.name]);
+	} catch (error) {
+		try {
+			await channel?.close();
+			await agent.close();
+		} catch (closeError) {
+			throw new StartupError(
+				"Kvcr.create: start-up failed and native work could not be stopped; keep all buffers mapped",
+				{
+					cause: new AggregateError([error, closeError]),
+				},
+			);
+		}
+		throw error;
 	}
 }
 
