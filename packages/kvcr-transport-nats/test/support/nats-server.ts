@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, it } from "vitest";
+import { afterAll, describe, it } from "vitest";
 
 /** The server program, or `undefined`: `KVCR_NATS_SERVER` when it is set, else the one in PATH or where Debian puts it. */
 export const serverProgram: string | undefined = (
@@ -21,7 +21,13 @@ export const serverProgram: string | undefined = (
  */
 export function describeWithServer(name: string, body: () => void): void {
 	if (serverProgram !== undefined) {
-		describe(name, body);
+		describe(name, () => {
+			// Registered first, so it runs last: a test that failed half-way leaves no server behind.
+			afterAll(async () => {
+				for (const server of running) await server.stop();
+			});
+			body();
+		});
 		return;
 	}
 	const reason = "no nats-server found: install it, or set KVCR_NATS_SERVER";
@@ -59,9 +65,16 @@ export async function freePort(): Promise<number> {
 	return address.port;
 }
 
-const running = new Set<ChildProcess>();
-process.on("exit", () => {
-	for (const child of running) child.kill("SIGKILL");
+const running = new Set<NatsServer>();
+
+/** The last resort, when the test process itself is ended. */
+function endAll(): void {
+	for (const server of running) server.destroy();
+}
+process.on("exit", endAll);
+process.on("SIGTERM", () => {
+	endAll();
+	process.exit(143);
 });
 
 /** One server. */
@@ -83,7 +96,13 @@ export class NatsServer {
 		const configFile = join(folder, "server.conf");
 		writeFileSync(configFile, `listen: "127.0.0.1:${chosen}"\n${config}\n`);
 		const server = new NatsServer(chosen, folder, configFile);
-		await server.run();
+		running.add(server);
+		try {
+			await server.run();
+		} catch (error) {
+			await server.stop();
+			throw error;
+		}
 		return server;
 	}
 
@@ -106,7 +125,6 @@ export class NatsServer {
 		const child = spawn(serverProgram, ["-c", this.configFile], {
 			stdio: ["ignore", "ignore", "pipe"],
 		});
-		running.add(child);
 		this.child = child;
 		this.log = "";
 		child.stderr?.on("data", (text) => {
@@ -138,12 +156,19 @@ export class NatsServer {
 		child.kill("SIGCONT");
 		child.kill(signal);
 		await ended;
-		running.delete(child);
 	}
 
 	/** Ends the process and removes its folder. */
 	async stop(): Promise<void> {
 		await this.kill();
+		this.destroy();
+	}
+
+	/** The same without waiting. */
+	destroy(): void {
+		running.delete(this);
+		this.child?.kill("SIGKILL");
+		this.child = undefined;
 		rmSync(this.folder, { recursive: true, force: true });
 	}
 }
