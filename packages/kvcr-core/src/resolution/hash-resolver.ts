@@ -121,6 +121,10 @@ export class HashResolver {
 			op.fail("closed");
 			return { cancel: () => {} };
 		}
+		if (hashes.length === 0) {
+			op.endIfComplete();
+			return { cancel: () => {} };
+		}
 		const lane = this.#lane(endpoint);
 		lane.ops.add(op);
 		lane.waiting.add(op);
