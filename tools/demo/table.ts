@@ -1,0 +1,23 @@
+/** Plain text tables. */
+
+/** Columns as wide as their widest cell, under a rule; all but the first two align right. */
+export function table(
+	head: readonly string[],
+	rows: readonly (readonly string[])[],
+): string {
+	const widths = head.map((title, at) =>
+		Math.max(title.length, ...rows.map((row) => row[at]?.length ?? 0)),
+	);
+	const line = (cells: readonly string[]): string =>
+		cells
+			.map((cell, at) =>
+				at < 2 ? cell.padEnd(widths[at] ?? 0) : cell.padStart(widths[at] ?? 0),
+			)
+			.join("  ")
+			.trimEnd();
+	return [
+		line(head),
+		widths.map((width) => "-".repeat(width)).join("  "),
+		...rows.map(line),
+	].join("\n");
+}
