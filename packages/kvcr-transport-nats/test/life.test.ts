@@ -328,6 +328,40 @@ describeWithServer("limits of the server", () => {
 	});
 });
 
+describeWithServer("permissions that change", () => {
+	it("takes a subscription up again once it is allowed again", async () => {
+		const config = (subject: string) =>
+			`authorization { users: [
+				{user: b, password: b, permissions: {publish: ">", subscribe: {allow: ["${subject}"]}}}
+				{user: a, password: a}
+			] }`;
+		const nats = await server(config("kvcr.b"));
+		const b = await open({
+			peer: "b",
+			announceIntervalMs: 0,
+			connect: { servers: nats.address, user: "b", pass: "b" },
+		});
+		const a = await open({
+			announceIntervalMs: 0,
+			connect: { servers: nats.address, user: "a", pass: "a" },
+		});
+		const reached = async (value: number, ms: number) => {
+			const end = performance.now() + ms;
+			while (!b.got.includes(value) && performance.now() < end) {
+				a.channel.send(b.endpoint, message(value));
+				await new Promise((resolve) => setTimeout(resolve, 10));
+			}
+			return b.got.includes(value);
+		};
+		expect(await reached(1, 4_000)).toBe(true);
+		await nats.reload(config("something.else"));
+		expect(await reached(2, 400)).toBe(false);
+		await nats.reload(config("kvcr.b"));
+		expect(await reached(3, 6_000)).toBe(true);
+		expectIncreasing([...new Set(b.got)]);
+	});
+});
+
 describe("a server that accepts and says nothing", () => {
 	it("fails the start in time and leaves no socket", async () => {
 		const hole = await BlackHole.open();

@@ -111,11 +111,16 @@ export class NatsServer {
 		return `127.0.0.1:${this.port}`;
 	}
 
-	/** Replaces the configuration; takes effect with the next `run`. */
-	configure(config: string): void {
+	/** Replaces the configuration of the running server. */
+	async reload(config: string): Promise<void> {
 		writeFileSync(
 			this.configFile,
 			`listen: "127.0.0.1:${this.port}"\n${config}\n`,
+		);
+		const before = this.log.length;
+		this.child?.kill("SIGHUP");
+		await until("the reload", () =>
+			this.log.slice(before).includes("Reloaded server configuration"),
 		);
 	}
 
