@@ -77,14 +77,15 @@ void Engine::addRemote(uint32_t id, const std::string& name, const std::string& 
     ++waiters_;
     std::lock_guard<Mutex> hold(mutex_);
     --waiters_;
-    if (replaces != 0) {
-      transfers_->dropProbes(replaces);
-      agent_->dropRemote(replaces, reload);
-    }
+    // The new one first: bytes that turn out to be unusable must not cost the peer that is loaded.
     if (reload) {
       agent_->addRemote(id, name, metadata.data(), metadata.size(), std::move(regions));
     } else {
       agent_->readdRemote(id, name, std::move(regions));
+    }
+    if (replaces != 0) {
+      transfers_->dropProbes(replaces);
+      agent_->dropRemote(replaces, reload);
     }
   }
   linger(kAfterAddRemote);

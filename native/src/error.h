@@ -16,12 +16,12 @@ class NativeError : public std::runtime_error {
   const char* code_;
 };
 
-// Codes. Kept in step with `nativeErrors` in packages/kvcr-nixl/src/errors.ts.
+// Codes. Kept in step with `translateNative` in packages/kvcr-nixl/src/errors.ts.
 constexpr const char* kErrLibrary = "NATIVE_LIBRARY";    // the library cannot be used
 constexpr const char* kErrEngine = "NATIVE_ENGINE";      // NIXL refused an operation
 constexpr const char* kErrMetadata = "NATIVE_METADATA";  // bytes of a peer are unusable
+constexpr const char* kErrCoverage = "NATIVE_COVERAGE";  // they do not cover the regions the peer speaks of
 constexpr const char* kErrStale = "NATIVE_STALE";        // the remote is not loaded any more
-constexpr const char* kErrBusy = "NATIVE_BUSY";          // a transfer in flight uses it
 constexpr const char* kErrArgument = "NATIVE_ARGUMENT";  // a value is out of range
 constexpr const char* kErrMemory = "NATIVE_MEMORY";      // memory cannot be had
 constexpr const char* kErrClosed = "NATIVE_CLOSED";      // used after close

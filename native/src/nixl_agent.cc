@@ -190,7 +190,7 @@ void NixlAgentHandle::checkCovered(const Remote& remote) const {
     const RemoteRegion& region = remote.regions[i];
     const uint64_t last = region.addr + (region.count - 1) * region.stride;
     if (!covers(remote.name, region.addr, region.size) || !covers(remote.name, last, region.size)) {
-      throw NativeError(kErrMetadata, "it does not cover region " + std::to_string(i));
+      throw NativeError(kErrCoverage, "it does not cover region " + std::to_string(i));
     }
   }
 }

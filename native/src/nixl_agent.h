@@ -73,7 +73,8 @@ class NixlAgentHandle {
   void deregister(const Region& region);
 
   std::string localMetadata() const;
-  // Loads a peer and checks that its metadata covers the regions. Throws NativeError(kErrMetadata); nothing stays loaded.
+  // Loads a peer and checks that its metadata covers the regions. Throws NativeError(kErrMetadata or
+  // kErrCoverage); nothing usable stays loaded.
   void addRemote(uint32_t id, const std::string& expectedName, const void* metadata, size_t bytes,
                  std::vector<RemoteRegion> regions);
   // Uses what is loaded for another handle's agent again, with other regions.

@@ -95,6 +95,7 @@ export function translateNative(
 		case "NATIVE_ENGINE":
 			return new TransferAgentError(operation, error.message, options);
 		case "NATIVE_METADATA":
+		case "NATIVE_COVERAGE":
 			return new InvalidMetadataError(
 				operation,
 				context.metadata,

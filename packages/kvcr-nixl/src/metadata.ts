@@ -66,6 +66,28 @@ export function agentNameOf(operation: string, metadata: unknown): string {
 	return name;
 }
 
+/**
+ * The same blob under another agent name. The name is only the local engine's key for the peer: what the peer sends
+ * carries its own.
+ * @param name the name that `agentNameOf` found
+ */
+export function underName(
+	metadata: Uint8Array,
+	name: string,
+	alias: string,
+): Uint8Array {
+	const prefix = Buffer.from(`${HEADER}Agent`, "latin1");
+	const rest = prefix.length + 8 + Buffer.byteLength(name);
+	const length = Buffer.alloc(8);
+	length.writeBigUInt64LE(BigInt(Buffer.byteLength(alias)));
+	return Buffer.concat([
+		prefix,
+		length,
+		Buffer.from(alias),
+		metadata.subarray(rest),
+	]);
+}
+
 /** True for a name that survives NIXL's C interface: non-empty, bounded, no NUL. */
 export function isAgentName(value: unknown): value is string {
 	return (

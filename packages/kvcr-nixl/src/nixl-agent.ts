@@ -85,7 +85,7 @@ export class NixlTransferAgent implements TransferAgent {
 		this.#native = native;
 		this.info = info;
 		this.#closeTimeoutMs = closeTimeoutMs;
-		this.#remotes = new Remotes(native);
+		this.#remotes = new Remotes(native, name);
 	}
 
 	/**

@@ -1,4 +1,5 @@
 /** Registered memory as its owner sees it. */
+import { markAsUntransferable } from "node:worker_threads";
 import {
 	ElementOutOfRangeError,
 	type MemoryRegion,
@@ -49,6 +50,8 @@ export class NixlRegion implements MemoryRegion {
 		this.elementBytes = elementBytes;
 		this.elementCount = elementCount;
 		this.#elementsPerSlice = sliceBytes / elementBytes;
+		// Moved to another thread, a buffer would be missing here; the memory itself would stay valid.
+		for (const buffer of native.buffers) markAsUntransferable(buffer);
 		this.#buffers = native.buffers;
 		this.path = native.path === "" ? undefined : native.path;
 		this.descriptor = {

@@ -1,11 +1,13 @@
 /** The peers an agent has loaded: handles, generations, and what a peer's descriptors must look like. */
+
+import { createHash } from "node:crypto";
 import {
 	InvalidMetadataError,
 	type RegionDescriptor,
 	type RemoteAgent,
 	RemoteBusyError,
 } from "kvcr-core";
-import { agentNameOf } from "./metadata.js";
+import { agentNameOf, underName } from "./metadata.js";
 import type { NativeAgent } from "./native.js";
 
 /** Most regions of one peer. */
@@ -36,21 +38,33 @@ export class NixlRemote implements RemoteAgent {
 interface Loaded {
 	readonly remote: NixlRemote;
 	readonly metadata: Buffer;
+	/** What NIXL calls the peer. */
+	readonly alias: string;
 }
 
-/** All loaded peers of one agent. */
+/** Most refused blobs remembered. */
+const MAX_REFUSED = 1024;
+
+/**
+ * All loaded peers of one agent. Each load goes to NIXL under a name of its own: NIXL keeps a part of what it refuses, and
+ * would refuse everything under that name from then on. For the same reason a blob that was refused once is not shown
+ * to NIXL again.
+ */
 export class Remotes {
 	readonly #native: NativeAgent;
+	readonly #ownName: string;
+	readonly #refused = new Set<string>();
 	readonly #byName = new Map<string, Loaded>();
 	#nextId = 1;
 
-	constructor(native: NativeAgent) {
+	constructor(native: NativeAgent, ownName: string) {
 		this.#native = native;
+		this.#ownName = ownName;
 	}
 
 	/**
 	 * Loads a peer, replacing what is loaded under its name.
-	 * @throws InvalidMetadataError, RemoteBusyError, and what the addon throws. After the first two nothing has changed.
+	 * @throws InvalidMetadataError, RemoteBusyError, and what the addon throws: then nothing has changed.
 	 */
 	add(
 		operation: string,
@@ -62,29 +76,44 @@ export class Remotes {
 		const former = this.#byName.get(name);
 		if (former !== undefined && former.remote.inFlight > 0)
 			throw new RemoteBusyError(operation, name);
+		const digest = createHash("sha256").update(metadata).digest("base64");
+		if (this.#refused.has(digest))
+			throw new InvalidMetadataError(
+				operation,
+				metadata,
+				"it was refused before",
+			);
 		const remote = new NixlRemote(this.#nextId++, name, regions);
 		// The same blob again needs no new connection.
 		const reload =
 			former === undefined || Buffer.compare(former.metadata, metadata) !== 0;
-		if (former !== undefined) {
-			former.remote.stale = true;
-			this.#byName.delete(name);
-		}
+		const alias = reload
+			? name === this.#ownName
+				? name
+				: `${name}#${remote.id}`
+			: former.alias;
 		try {
 			this.#native.addRemote(
 				remote.id,
-				name,
-				metadata,
+				alias,
+				underName(metadata, name, alias),
 				packDescriptors(regions),
 				former?.remote.id ?? 0,
 				reload,
 			);
 		} catch (error) {
-			remote.stale = true;
+			if ((error as { code?: unknown }).code === "NATIVE_METADATA")
+				this.#remember(digest);
 			throw error;
 		}
-		this.#byName.set(name, { remote, metadata: Buffer.from(metadata) });
+		if (former !== undefined) former.remote.stale = true;
+		this.#byName.set(name, { remote, metadata: Buffer.from(metadata), alias });
 		return remote;
+	}
+
+	#remember(digest: string): void {
+		if (this.#refused.size >= MAX_REFUSED) this.#refused.clear();
+		this.#refused.add(digest);
 	}
 
 	/** Forgets a peer; a stale handle is left alone. @throws RemoteBusyError */

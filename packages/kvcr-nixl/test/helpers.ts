@@ -1,4 +1,5 @@
 /** What the tests of this package share. */
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { NixlTransferAgent } from "../src/index.js";
@@ -11,7 +12,7 @@ export const libraryPath =
 		"../../../.cache/nixl/nixl_cu12-1.5.1/.nixl_cu12.mesonpy.libs/libnixl_capi.so",
 	);
 
-/** Why tests that need NIXL are skipped, or undefined. */
+/** Why tests that need NIXL are skipped, or undefined. Nothing is skipped where NIXL is required. */
 export const missingNixl =
 	existsSync(libraryPath) || process.env.KVCR_REQUIRE_NIXL === "1"
 		? undefined
@@ -23,4 +24,91 @@ export function createAgent(name?: string): Promise<NixlTransferAgent> {
 		libraryPath,
 		...(name === undefined ? {} : { name }),
 	});
+}
+
+/** How a child process ended. */
+export interface Ended {
+	readonly code: number | null;
+	readonly signal: NodeJS.Signals | null;
+	readonly stdout: string;
+	readonly stderr: string;
+}
+
+/** A program in `test/children`, running. */
+export class Child {
+	readonly process: ChildProcess;
+	readonly ended: Promise<Ended>;
+	#stdout = "";
+	#stderr = "";
+
+	/** @param env added to this process's environment; undefined removes. */
+	constructor(
+		program: string,
+		args: readonly string[] = [],
+		env: Record<string, string | undefined> = {},
+		nodeArgs: readonly string[] = [],
+	) {
+		this.process = spawn(
+			process.execPath,
+			[
+				...["--conditions=kvcr-source", "--import", "tsx", ...nodeArgs],
+				join(import.meta.dirname, "children", program),
+				...args,
+			],
+			{
+				env: {
+					...process.env,
+					KVCR_NIXL_LIBRARY: libraryPath,
+					UCX_LOG_LEVEL: "fatal",
+					...env,
+				},
+				stdio: ["pipe", "pipe", "pipe"],
+			},
+		);
+		this.process.stdout?.on("data", (data) => {
+			this.#stdout += String(data);
+		});
+		this.process.stderr?.on("data", (data) => {
+			this.#stderr += String(data);
+		});
+		this.ended = new Promise((resolve) => {
+			this.process.on("close", (code, signal) =>
+				resolve({
+					code,
+					signal,
+					stdout: this.#stdout,
+					stderr: this.#stderr,
+				}),
+			);
+		});
+	}
+
+	/** The first line of output, when it comes. */
+	async line(): Promise<string> {
+		while (!this.#stdout.includes("\n")) {
+			const ended = await Promise.race([
+				this.ended,
+				new Promise<undefined>((resolve) =>
+					this.process.stdout?.once("data", () => resolve(undefined)),
+				),
+			]);
+			if (ended !== undefined && !this.#stdout.includes("\n"))
+				throw new Error(`the child ended early: ${ended.stderr}`);
+		}
+		return this.#stdout.slice(0, this.#stdout.indexOf("\n"));
+	}
+
+	say(line: string): void {
+		this.process.stdin?.write(`${line}\n`);
+	}
+}
+
+/** Runs a program in `test/children` to its end. */
+export function runChild(
+	program: string,
+	args: readonly string[] = [],
+	env: Record<string, string | undefined> = {},
+	nodeArgs: readonly string[] = [],
+): Promise<Ended> {
+	return new Child(program, args, env, nodeArgs).ended;
 }

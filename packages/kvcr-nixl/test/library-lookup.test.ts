@@ -1,0 +1,223 @@
+import {
+	copyFileSync,
+	cpSync,
+	mkdirSync,
+	mkdtempSync,
+	readFileSync,
+	rmSync,
+	symlinkSync,
+	writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type NixlAgentOptions, NixlTransferAgent } from "../src/index.js";
+import { libraryCandidates } from "../src/locate.js";
+import { libraryPath, missingNixl, runChild } from "./helpers.js";
+
+interface Opened {
+	readonly code?: string;
+	readonly message?: string;
+	readonly info?: { details: Record<string, string> };
+}
+
+async function open(
+	options: object,
+	env: Record<string, string | undefined> = {},
+): Promise<Opened> {
+	const ended = await runChild("open-only.ts", [JSON.stringify(options)], env);
+	expect(ended, ended.stderr).toMatchObject({ code: 0, signal: null });
+	const line = ended.stdout
+		.split("\n")
+		.find((candidate) => candidate.startsWith("{"));
+	return JSON.parse(line ?? "{}") as Opened;
+}
+
+let scratch: string;
+beforeAll(() => {
+	scratch = mkdtempSync(join(tmpdir(), "kvcr-nixl-"));
+});
+afterAll(() => rmSync(scratch, { recursive: true, force: true }));
+
+describe("without a usable library", () => {
+	it("says where it looked and what to type", async () => {
+		const opened = await open(
+			{},
+			{
+				KVCR_NIXL_LIBRARY: undefined,
+				HOME: scratch,
+				VIRTUAL_ENV: undefined,
+				CONDA_PREFIX: undefined,
+				PYTHONPATH: undefined,
+				LD_LIBRARY_PATH: undefined,
+			},
+		);
+		expect(opened.code).toBe("ERR_KVCR_NIXL_NOT_FOUND");
+		for (const part of [
+			"KVCR_NIXL_LIBRARY",
+			"pip install nixl-cu12",
+			"pip download --no-deps",
+			"Python's package folders",
+			"the loader's own search path",
+		])
+			expect(opened.message).toContain(part);
+		expect(opened.message).not.toContain("\n");
+	});
+
+	it("names the path that was given, by option or environment", () => {
+		const path = join(scratch, "nowhere/libnixl_capi.so");
+		for (const candidates of [
+			() => libraryCandidates("create", path, {}),
+			() => libraryCandidates("create", undefined, { KVCR_NIXL_LIBRARY: path }),
+		])
+			expect(candidates).toThrow(
+				expect.objectContaining({
+					code: "ERR_KVCR_NIXL_NOT_FOUND",
+					message: expect.stringContaining(path),
+				}),
+			);
+	});
+
+	it("refuses a file that is no library", async () => {
+		const path = join(scratch, "text.so");
+		writeFileSync(path, "not a library");
+		expect((await open({ libraryPath: path })).code).toBe(
+			"ERR_KVCR_NIXL_LIBRARY",
+		);
+	});
+
+	it("refuses a library that is not NIXL", async () => {
+		const opened = await open({ libraryPath: "libm.so.6" });
+		expect(opened.code).toBe("ERR_KVCR_NIXL_LIBRARY");
+		expect(opened.message).toContain("nixl_capi_");
+	});
+
+	it.each([
+		{ name: "" },
+		{ name: "a\0b" },
+		{ name: "x".repeat(256) },
+		{ libraryPath: "" },
+		{ requireRdma: 1 },
+		{ closeTimeoutMs: 0 },
+		{ closeTimeoutMs: "5" },
+	])("refuses the options %j", async (options) => {
+		await expect(
+			NixlTransferAgent.create(options as NixlAgentOptions),
+		).rejects.toMatchObject({ code: "ERR_KVCR_INVALID_ARGUMENT" });
+	});
+});
+
+describe.skipIf(missingNixl !== undefined)("around a real library", () => {
+	it("accepts the folder of an unpacked wheel", async () => {
+		const opened = await open({ libraryPath: dirname(dirname(libraryPath)) });
+		expect(opened.info?.details.library).toBe(libraryPath);
+	});
+
+	it("finds an installation by Python's package folders", async () => {
+		const opened = await open(
+			{},
+			{
+				KVCR_NIXL_LIBRARY: undefined,
+				PYTHONPATH: dirname(dirname(libraryPath)),
+			},
+		);
+		expect(opened.info?.details.library).toBe(libraryPath);
+	});
+
+	it("refuses a library of another machine", async () => {
+		const path = join(scratch, "foreign.so");
+		copyFileSync(libraryPath, path);
+		const bytes = readFileSync(path);
+		bytes.writeUInt16LE(0xf3, 18); // e_machine: RISC-V
+		writeFileSync(path, bytes);
+		expect((await open({ libraryPath: path })).code).toBe(
+			"ERR_KVCR_NIXL_LIBRARY",
+		);
+	});
+
+	it("refuses the stub library", async () => {
+		const opened = await open({ libraryPath: stub() });
+		expect(opened.code).toBe("ERR_KVCR_NIXL_LIBRARY");
+		expect(opened.message).toContain("stub");
+	});
+
+	it("says so when the UCX plugin is missing", async () => {
+		const root = join(scratch, "wheel");
+		const inside = dirname(libraryPath);
+		const folder = join(root, inside.slice(dirname(inside).length + 1));
+		mkdirSync(root);
+		cpSync(inside, folder, {
+			recursive: true,
+			filter: (source) => !source.endsWith("libplugin_UCX.so"),
+		});
+		symlinkSync(
+			join(dirname(inside), "nixl_cu12.libs"),
+			join(root, "nixl_cu12.libs"),
+		);
+		const opened = await open({
+			libraryPath: join(folder, "libnixl_capi.so"),
+		});
+		expect(opened.code).toBe("ERR_KVCR_TRANSFER_AGENT");
+		expect(opened.message).toContain("libplugin_UCX.so");
+	});
+
+	it("shows what it runs on", async () => {
+		const { info } = await open({});
+		expect(info).toMatchObject({
+			kind: "nixl",
+			details: { library: libraryPath },
+		});
+		expect(info?.details.ucx).toMatch(/^\d+\.\d+/);
+	});
+});
+
+/** The library with its answer to "are you the stub?" turned around. */
+function stub(): string {
+	const bytes = readFileSync(libraryPath);
+	const offset = symbolOffset(bytes, "nixl_capi_is_stub");
+	// mov eax, 1; ret — or on arm64: mov w0, #1; ret.
+	const code =
+		process.arch === "arm64"
+			? [0x20, 0x00, 0x80, 0x52, 0xc0, 0x03, 0x5f, 0xd6]
+			: [0xb8, 0x01, 0x00, 0x00, 0x00, 0xc3];
+	Buffer.from(code).copy(bytes, offset);
+	// Beside the original, whose relative paths it needs.
+	const path = join(dirname(libraryPath), `stub-${process.pid}.so`);
+	writeFileSync(path, bytes);
+	afterAll(() => rmSync(path, { force: true }));
+	return path;
+}
+
+/** Where the code of a dynamic symbol lies in an ELF file of 64 bits. */
+function symbolOffset(elf: Buffer, name: string): number {
+	const sections = Number(elf.readBigUInt64LE(40));
+	const count = elf.readUInt16LE(60);
+	const section = (i: number) => {
+		const at = sections + i * 64;
+		const word = (offset: number) => Number(elf.readBigUInt64LE(at + offset));
+		return {
+			type: elf.readUInt32LE(at + 4),
+			address: word(16),
+			offset: word(24),
+			size: word(32),
+			link: elf.readUInt32LE(at + 40),
+		};
+	};
+	const all = Array.from({ length: count }, (_, i) => section(i));
+	const symbols = all.find(({ type }) => type === 11);
+	if (symbols === undefined) throw new Error("no dynamic symbols");
+	const strings = all[symbols.link] as ReturnType<typeof section>;
+	for (let at = symbols.offset; at < symbols.offset + symbols.size; at += 24) {
+		const start = strings.offset + elf.readUInt32LE(at);
+		const end = elf.indexOf(0, start);
+		if (elf.toString("latin1", start, end) !== name) continue;
+		const value = Number(elf.readBigUInt64LE(at + 8));
+		const home = all.find(
+			({ address, size, type }) =>
+				type !== 8 && value >= address && value < address + size && address > 0,
+		);
+		if (home === undefined) break;
+		return home.offset + (value - home.address);
+	}
+	throw new Error(`no symbol ${name}`);
+}
