@@ -21,6 +21,7 @@ export function packageBuild(entry: Entries): Options {
 		splitting: true,
 		sourcemap: true,
 		clean: true,
-		shims: false,
+		// Without them `import.meta` stays in the CommonJS output, where it is a syntax error.
+		shims: true,
 	};
 }

@@ -1,8 +1,8 @@
 /**
  * `node tools/test/check-packages.mjs FOLDER...`: packs packages as they would be released and checks the
  * archives: what is in them, their `exports` (publint), and that their types resolve in Node's two module
- * systems and in bundlers (are the types wrong). Writes a report with three tests per package to
- * `KVCR_TEST_REPORT`.
+ * systems and in bundlers (are the types wrong), and that what was built loads in both. Writes a report
+ * with four tests per package to `KVCR_TEST_REPORT`.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -12,6 +12,19 @@ import { run, tail } from "../bootstrap/lib/exec.mjs";
 import { cache, root } from "../bootstrap/lib/paths.mjs";
 
 const TOOL_TIMEOUT_MS = 60_000;
+
+/** Run in a package's folder: loads every entry point both ways and compares what they export. */
+const LOAD = `
+	const { name, exports } = require("./package.json");
+	(async () => {
+		for (const path of Object.keys(exports)) {
+			if (path === "./package.json") continue;
+			const entry = name + path.slice(1);
+			const names = (module) => Object.keys(module).filter((key) => key !== "default" && key !== "module.exports" && key !== "__esModule").sort().join();
+			const [cjs, esm] = [names(require(entry)), names(await import(entry))];
+			if (cjs !== esm) throw new Error(entry + " exports " + cjs + " as CommonJS and " + esm + " as ESM");
+		}
+	})();`;
 
 const work = join(cache, "pack");
 mkdirSync(work, { recursive: true });
@@ -59,6 +72,10 @@ async function check(folder) {
 			),
 		);
 	}
+	take(
+		"loads as ESM and as CommonJS",
+		await tool("node", ["-e", LOAD], folder),
+	);
 	const passed = assertionResults.every(({ status }) => status === "passed");
 	return { name, status: passed ? "passed" : "failed", assertionResults };
 }
