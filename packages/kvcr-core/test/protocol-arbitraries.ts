@@ -87,10 +87,13 @@ const region: fc.Arbitrary<RegionDescriptor> = fc
 	.record({
 		memType: fc.constantFrom("DRAM", "VRAM"),
 		deviceId: fc.nat(7),
-		addr: fc.bigInt({ min: 0n, max: UINT64_MAX - 2n ** 52n }),
+		addr: fc.bigInt({ min: 0n, max: UINT64_MAX - 2n ** 58n }),
 		gap: fc.option(fc.nat(4096)),
 		count: fc.integer({ min: 1, max: 2 ** 20 }),
-		size: fc.integer({ min: 1, max: 2 ** 26 }),
+		size: fc.oneof(
+			fc.integer({ min: 1, max: 2 ** 26 }),
+			fc.constantFrom(2 ** 32 - 1, 2 ** 32, 2 ** 33 + 1),
+		),
 		label: regionLabel,
 	})
 	.map(({ gap, ...rest }) => ({

@@ -34,6 +34,32 @@ describe("a control message", () => {
 		);
 	});
 
+	it("has every integer as an integer, never as a double", () => {
+		const doubles = (bytes: Uint8Array) => {
+			let found = 0;
+			const count = (value: unknown): void => {
+				if (typeof value === "number") found++;
+				else if (Array.isArray(value)) value.forEach(count);
+				else if (
+					typeof value === "object" &&
+					value !== null &&
+					!(value instanceof Uint8Array)
+				)
+					for (const [field, entry] of Object.entries(value))
+						if (field !== "remaining_timeout_ms") count(entry);
+			};
+			// Read by a parser that tells the two apart.
+			count(unpackTyped(bytes));
+			return found;
+		};
+		fc.assert(
+			fc.property(controlMessage, (message) => {
+				expect(doubles(encodeControlMessage(message))).toBe(0);
+			}),
+			{ numRuns: 1_000 },
+		);
+	});
+
 	it("has its integers in the shortest form", () => {
 		const header = {
 			targetAgent: "a",
@@ -80,3 +106,55 @@ describe("a write_done notification", () => {
 		);
 	});
 });
+
+/** Decodes with integers as bigint and doubles as number, as the wire has them. */
+function unpackTyped(bytes: Uint8Array): unknown {
+	const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+	let at = 0;
+	const take = (size: number) => {
+		at += size;
+		return at - size;
+	};
+	const bin = (size: number) => bytes.subarray(at, take(size) + size);
+	const text = (size: number) => Buffer.from(bin(size)).toString();
+	const list = (size: number) => Array.from({ length: size }, () => value());
+	const map = (size: number) =>
+		Object.fromEntries(Array.from({ length: size }, () => [value(), value()]));
+	const value = (): unknown => {
+		const head = view.getUint8(take(1));
+		if (head < 0x80) return BigInt(head);
+		if (head < 0x90) return map(head & 15);
+		if (head < 0xa0) return list(head & 15);
+		if (head < 0xc0) return text(head & 31);
+		if (head >= 0xe0) return BigInt(head - 256);
+		const readers: Record<number, () => unknown> = {
+			192: () => null,
+			194: () => false,
+			195: () => true,
+			196: () => bin(view.getUint8(take(1))),
+			197: () => bin(view.getUint16(take(2))),
+			198: () => bin(view.getUint32(take(4))),
+			202: () => view.getFloat32(take(4)),
+			203: () => view.getFloat64(take(8)),
+			204: () => BigInt(view.getUint8(take(1))),
+			205: () => BigInt(view.getUint16(take(2))),
+			206: () => BigInt(view.getUint32(take(4))),
+			207: () => view.getBigUint64(take(8)),
+			208: () => BigInt(view.getInt8(take(1))),
+			209: () => BigInt(view.getInt16(take(2))),
+			210: () => BigInt(view.getInt32(take(4))),
+			211: () => view.getBigInt64(take(8)),
+			217: () => text(view.getUint8(take(1))),
+			218: () => text(view.getUint16(take(2))),
+			219: () => text(view.getUint32(take(4))),
+			220: () => list(view.getUint16(take(2))),
+			221: () => list(view.getUint32(take(4))),
+			222: () => map(view.getUint16(take(2))),
+			223: () => map(view.getUint32(take(4))),
+		};
+		const read = readers[head];
+		if (read === undefined) throw new Error(`unexpected byte ${head}`);
+		return read();
+	};
+	return value();
+}

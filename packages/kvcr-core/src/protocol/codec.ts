@@ -68,13 +68,15 @@ export function unpack(bytes: Uint8Array): Record<string, unknown> {
 	return value;
 }
 
-/** The number with the value of a bigint where a number holds it exactly: such integers are encoded in fewer bytes. */
-export function shortest(value: bigint): number | bigint {
-	return value >= MIN_SAFE && value <= MAX_SAFE ? Number(value) : value;
+/**
+ * An integer in the form that is encoded as an integer of the fewest bytes: number up to 32 bits, bigint beyond. (The
+ * encoder writes a number beyond 32 bits as a double, which other peers do not take for an integer.)
+ */
+export function shortest(value: number | bigint): number | bigint {
+	const small = value >= -0x8000_0000 && value <= 0xffff_ffff;
+	if (typeof value === "number") return small ? value : BigInt(value);
+	return small ? Number(value) : value;
 }
-
-const MAX_SAFE = BigInt(Number.MAX_SAFE_INTEGER);
-const MIN_SAFE = BigInt(Number.MIN_SAFE_INTEGER);
 
 /** Whether a decoded value is a map. */
 export function isWireMap(value: unknown): value is Record<string, unknown> {

@@ -72,7 +72,7 @@ export function encodeHashesResolved(
 	map.results = message.results.map(
 		(result): WireValue =>
 			result.status === "resolved"
-				? [result.status, result.key, result.labels, result.sizes]
+				? [result.status, result.key, result.labels, result.sizes.map(shortest)]
 				: [result.status],
 	);
 	writeHeader(map, message.header);

@@ -183,11 +183,11 @@ function wireRegions(
 	for (const [label, region] of regions) {
 		map[label] = {
 			mem_type: region.memType,
-			device_Id: region.deviceId,
+			device_Id: shortest(region.deviceId),
 			addr: shortest(region.addr),
-			stride: region.stride,
-			count: region.count,
-			size: region.size,
+			stride: shortest(region.stride),
+			count: shortest(region.count),
+			size: shortest(region.size),
 			label: region.label,
 		};
 	}
