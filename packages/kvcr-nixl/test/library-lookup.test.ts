@@ -39,7 +39,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
-describe("without a usable library", () => {
+describe.concurrent("without a usable library", () => {
 	it("says where it looked and what to type", async () => {
 		const opened = await open(
 			{},
@@ -107,7 +107,7 @@ describe("without a usable library", () => {
 	});
 });
 
-describe.skipIf(missingNixl !== undefined)("around a real library", () => {
+describe.concurrent.skipIf(missingNixl !== undefined)("around a real library", () => {
 	it("accepts the folder of an unpacked wheel", async () => {
 		const opened = await open({ libraryPath: dirname(dirname(libraryPath)) });
 		expect(opened.info?.details.library).toBe(libraryPath);
