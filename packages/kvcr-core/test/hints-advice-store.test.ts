@@ -142,8 +142,13 @@ describe("the advice store", () => {
 		expect(store.get(requestAdviceId("a"))).toBeUndefined();
 		store.discard(requestAdviceId("b"));
 		store.record("c", action({ hashes }));
+		// What was discarded or evicted makes room.
+		store.record("d", action({ hashes: hashes.slice(0, 4) }));
 		expect(store.evicted).toBe(1);
-		expect(store.size).toBe(1);
+		expect(store.size).toBe(2);
+		store.record("e", action());
+		expect(store.get(requestAdviceId("c"))).toBeUndefined();
+		expect(store.size).toBe(2);
 	});
 
 	it("ignores changes to advice that is gone", () => {

@@ -416,7 +416,7 @@ describe("a hint envelope", () => {
 					expect(error).toBeInstanceOf(InvalidHintError);
 				}
 			}),
-			{ numRuns: 5_000 },
+			{ numRuns: 3_000 },
 		);
 	});
 });

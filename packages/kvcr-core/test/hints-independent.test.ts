@@ -780,15 +780,56 @@ describe("bounded work", () => {
 		expectClean(5_000);
 	});
 
-	it("reports in portions when very many hashes end at once, and all of them at close", () => {
-		handler.submit(action({ hashes: range(10_000) }));
-		clock.advance(1_000);
-		const first = reports.length;
-		expect(first).toBeGreaterThan(0);
-		expect(handler.openHashes).toBe(0);
+	it("checks a bounded number of keys per turn", () => {
+		let decoded = 0;
+		handler = build({
+			adapter: {
+				...adapter,
+				decode: (key) => {
+					decoded++;
+					return adapter.decode(key);
+				},
+			},
+		});
+		handler.submit(action({ hashes: range(1024 * 8) }));
+		answer();
+		while (ownerTasks.length > 0) {
+			const before = decoded;
+			poll();
+			expect(decoded - before).toBeLessThanOrEqual(MAX_KEYS_PER_TURN);
+			clock.advance(0);
+		}
+		expect(decoded).toBe(1024 * 8);
 		handler.close();
+	});
+
+	it("begins a bounded number of fetches per turn when many sources have room at once", () => {
+		for (let i = 0; i < 4; i++)
+			handler.submit(action({ hashes: range(4_096), source: `tcp://s${i}:1` }));
+		answer();
+		settle();
+		const begun = fetches.length;
+		for (const fetch of fetches.slice(0, begun)) fetch.finish("placed");
+		poll();
+		const keys = fetches
+			.slice(begun)
+			.reduce((sum, { hashes }) => sum + hashes.length, 0);
+		expect(keys).toBeGreaterThan(0);
+		expect(keys).toBeLessThan(MAX_KEYS_PER_TURN + MAX_KEYS_PER_GROUP);
+		handler.close();
+	});
+
+	it("reports in portions when very many hashes end at once, and the rest of them at close", () => {
+		resolver = new HashResolver({ clock, send: () => false });
+		handler = build();
+		handler.submit(action({ hashes: range(10_000) }));
+		expect(handler.openHashes).toBe(0);
+		expect(reports).toHaveLength(MAX_REPORTS_PER_TURN);
+		clock.runNext();
+		expect(reports).toHaveLength(2 * MAX_REPORTS_PER_TURN);
+		handler.close();
+		expect(reports.map(({ hash }) => hash)).toEqual(range(10_000));
 		expectClean(10_000);
-		expect(MAX_REPORTS_PER_TURN).toBeLessThan(10_000);
 	});
 
 	it("1,000 hints at once end with nothing left", () => {

@@ -77,7 +77,7 @@ describe("the JSON reader", () => {
 				if (valid) read(text);
 				else expect(() => read(text)).toThrow(JsonSyntaxError);
 			}),
-			{ numRuns: 20_000 },
+			{ numRuns: 3_000 },
 		);
 	});
 

@@ -94,7 +94,7 @@ function survives(bytes: Uint8Array): boolean {
 describe("a decoder of hostile bytes", () => {
 	it("gives nothing but messages and MalformedMessageError for random bytes", () => {
 		fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), survives), {
-			numRuns: 20_000,
+			numRuns: 5_000,
 		});
 	});
 
@@ -122,7 +122,7 @@ describe("a decoder of hostile bytes", () => {
 					survives(bytes);
 				},
 			),
-			{ numRuns: 10_000 },
+			{ numRuns: 3_000 },
 		);
 	});
 
@@ -182,7 +182,7 @@ describe("a decoder of hostile bytes", () => {
 					);
 				},
 			),
-			{ numRuns: 10_000 },
+			{ numRuns: 3_000 },
 		);
 	});
 
@@ -257,7 +257,7 @@ describe("a decoder of hostile bytes", () => {
 					expect(String(error)).toContain("__proto__");
 				}
 			}),
-			{ numRuns: 20_000 },
+			{ numRuns: 3_000 },
 		);
 	});
 });

@@ -262,7 +262,7 @@ export class IndependentHintHandler {
 		}
 	}
 
-	/** Fetches groups of up to `budget` keys together. */
+	/** Begins fetches until they have `budget` keys together; the last group may exceed it. */
 	#admit(budget: number): void {
 		let left = budget;
 		while (left > 0 && this.#state === "running") {
@@ -297,7 +297,6 @@ export class IndependentHintHandler {
 	}
 
 	#fetched(group: HintGroup, results: readonly PlacementResult[]): void {
-		if (group.ended) return;
 		const { keys } = group.blocks;
 		const byKey = new Map<string, PlacementOutcome>();
 		let unanswered: Hint["unanswered"];
