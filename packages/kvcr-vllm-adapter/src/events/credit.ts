@@ -1,0 +1,134 @@
+/**
+ * What one publisher's events are credited to. Every publisher has tiers of its own in the map, one per place it speaks
+ * of, so that a block removed by one is still there for another, and a lost stream takes only its own with it.
+ */
+
+import { TierLimitError } from "../errors.js";
+import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
+import type { TierMask } from "../reverse-map/tiers.js";
+import type { BlockEvent, BlockPlace, KvEvent } from "./decode.js";
+
+/** Counters of what was applied. */
+export interface CreditStats {
+	storedBlocks: number;
+	removedBlocks: number;
+	/** `AllBlocksCleared` events. */
+	cleared: number;
+	/** Events dropped because all tiers of the map are taken. */
+	tierLimit: number;
+}
+
+/** See the comment at the top of this file. */
+export class PublisherCredit {
+	readonly #map: ReverseHashMap;
+	readonly #sweeper: Sweeper;
+	readonly #tiers = new Map<string, TierMask>();
+	readonly #stats: CreditStats = {
+		storedBlocks: 0,
+		removedBlocks: 0,
+		cleared: 0,
+		tierLimit: 0,
+	};
+
+	constructor(map: ReverseHashMap, sweeper: Sweeper) {
+		this.#map = map;
+		this.#sweeper = sweeper;
+	}
+
+	stats(): CreditStats {
+		return { ...this.#stats };
+	}
+
+	/** Whether events were dropped because all tiers of the map are taken. */
+	get limited(): boolean {
+		return this.#stats.tierLimit > 0;
+	}
+
+	/** Applies events in order. */
+	apply(events: readonly KvEvent[]): void {
+		for (const event of events) {
+			switch (event.kind) {
+				case "stored":
+					this.#stored(event);
+					break;
+				case "removed":
+					this.#removed(event);
+					break;
+				case "cleared":
+					this.#stats.cleared++;
+					this.clear();
+					break;
+			}
+		}
+	}
+
+	/** Takes everything credited to this publisher out of the map. */
+	clear(): void {
+		let mask = 0;
+		for (const tier of this.#tiers.values()) mask |= tier;
+		this.#tiers.clear();
+		if (mask === 0) return;
+		this.#map.retireTiers(mask >>> 0);
+		this.#sweeper.start();
+	}
+
+	#stored({ hashes, group, place }: BlockEvent): void {
+		const tier = this.#tierOf(place);
+		if (tier === 0) return;
+		this.#stats.storedBlocks += hashes.length;
+		for (const hash of hashes)
+			this.#map.addHash(hash, 0, hash.length, group, tier);
+	}
+
+	#removed({ hashes, group, place }: BlockEvent): void {
+		this.#stats.removedBlocks += hashes.length;
+		const tier = this.#tiers.get(nameOf(place));
+		// Nothing was ever stored there.
+		if (tier === undefined) return;
+		for (const hash of hashes)
+			this.#map.removeHash(hash, 0, hash.length, group, tier);
+	}
+
+	#tierOf(place: BlockPlace): TierMask {
+		const name = nameOf(place);
+		const known = this.#tiers.get(name);
+		if (known !== undefined) return known;
+		try {
+			const tier = this.#map.reserveTier();
+			this.#tiers.set(name, tier);
+			return tier;
+		} catch (error) {
+			if (!(error instanceof TierLimitError)) throw error;
+			this.#stats.tierLimit++;
+			return 0;
+		}
+	}
+}
+
+function nameOf({ medium, locality, ownership }: BlockPlace): string {
+	return JSON.stringify([medium, locality, ownership]);
+}
+
+/** Keys visited in one go: about a millisecond. */
+const SWEEP_KEYS = 2000;
+
+/** Sweeps retired tiers out of a map, a little at a time, between other work. Does not keep the process alive. */
+export class Sweeper {
+	readonly #map: ReverseHashMap;
+	#scheduled: NodeJS.Immediate | undefined;
+
+	constructor(map: ReverseHashMap) {
+		this.#map = map;
+	}
+
+	/** Begins a sweep, or goes on with the one under way. */
+	start(): void {
+		if (this.#scheduled !== undefined) return;
+		if (!this.#map.sweep(SWEEP_KEYS)) return;
+		this.#scheduled = setImmediate(() => {
+			this.#scheduled = undefined;
+			this.start();
+		});
+		this.#scheduled.unref();
+	}
+}
