@@ -4,6 +4,7 @@ import { nativeTools } from "./parts/native-tools.mjs";
 import { natsServer } from "./parts/nats-server.mjs";
 import { nixl } from "./parts/nixl.mjs";
 import { pnpm } from "./parts/pnpm.mjs";
+import { pythonPeer } from "./parts/python-peer.mjs";
 import { workspace } from "./parts/workspace.mjs";
 
 /** @type {readonly import("./lib/part.mjs").Part[]} */
@@ -14,7 +15,11 @@ export const allParts = [
 	workspace,
 	nixl,
 	natsServer,
+	pythonPeer,
 ];
 
 /** What it takes to run something of ours: no native tools, no servers. */
 export const basicParts = ["pnpm", "workspace"];
+
+/** The same with NIXL, and what its addon is built with. */
+export const nixlParts = ["pnpm", "native-tools", "workspace", "nixl"];
