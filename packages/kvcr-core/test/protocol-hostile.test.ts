@@ -241,6 +241,25 @@ describe("a decoder of hostile bytes", () => {
 		refusal(bytes);
 	});
 
+	it.each<[string, number[], string]>([
+		["no bytes", [], "truncated"],
+		["a map without its value", [0x81, 0xa0], "truncated"],
+		["two values", [0x80, 0x80], "trailing_bytes"],
+		["an extension type", [0x81, 0xa0, 0xd4, 0x65, 0x00], "extension_type"],
+		["the reserved byte", [0xc1], "reserved_byte"],
+		["a number as key", [0x81, 0x01, 0x01], "map_key_type"],
+		["binary as key", [0x81, 0xc4, 0x00, 0x01], "map_key_type"],
+		[
+			"a number as second key, after a nested map",
+			[0x82, 0xa0, 0x81, 0xa0, 0x01, 0x02, 0x01],
+			"map_key_type",
+		],
+		["half a character", [0xa1, 0xc3], "invalid_utf8"],
+		["a surrogate", [0xa3, 0xed, 0xa0, 0x80], "invalid_utf8"],
+	])("names what is wrong with %s", (_what, bytes, fault) => {
+		expect(structureFault(Uint8Array.from(bytes))).toBe(fault);
+	});
+
 	it("knows no types by the names of object members", () => {
 		for (const type of ["constructor", "toString", "hasOwnProperty", ""])
 			expect(decodeControlMessage(pack({ type }))).toBeUndefined();

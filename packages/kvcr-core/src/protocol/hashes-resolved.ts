@@ -104,12 +104,9 @@ export function readHashesResolved(
 	}
 }
 
-/** The layouts of one message are few: equal ones become one pair of arrays. */
-type Layouts = Map<string, Pick<ResolvedHash, "labels" | "sizes">>;
-
 function readResults(value: unknown): HashResult[] {
 	const entries = readArray(value, "results", 0, MAX_HASHES_PER_MESSAGE);
-	const layouts: Layouts = new Map();
+	const layouts = new LayoutReader();
 	const results = entries.map((entry, i) => readResult(entry, i, layouts));
 	moveKeysOutOfMessage(results);
 	return results as HashResult[];
@@ -124,19 +121,25 @@ type OpenResult =
 			sizes: readonly number[];
 	  };
 
-function readResult(value: unknown, i: number, layouts: Layouts): OpenResult {
+function readResult(
+	value: unknown,
+	i: number,
+	layouts: LayoutReader,
+): OpenResult {
 	const path = `results[${i}]`;
-	const [status, key, labels, sizes] = readArray(value, path, 1, 4);
-	const parts = (value as unknown[]).length;
-	if (status === "resolved" && parts === 4) {
+	const entry = readArray(value, path, 1, 4);
+	const [status, key, labels, sizes] = entry;
+	if (status === "resolved" && entry.length === 4) {
+		const layout = layouts.read(labels, sizes, path);
 		return {
 			status,
 			key: readKey(key, `${path}[1]`),
-			...readLayout(labels, sizes, path, layouts),
+			labels: layout.labels,
+			sizes: layout.sizes,
 		};
 	}
 	if (
-		parts === 1 &&
+		entry.length === 1 &&
 		typeof status === "string" &&
 		Object.hasOwn(UNRESOLVED, status)
 	)
@@ -148,27 +151,54 @@ function readResult(value: unknown, i: number, layouts: Layouts): OpenResult {
 	);
 }
 
-function readLayout(
-	rawLabels: unknown,
-	rawSizes: unknown,
-	path: string,
-	layouts: Layouts,
-): Pick<ResolvedHash, "labels" | "sizes"> {
-	const labels = readArray(rawLabels, `${path}[2]`, 1, MAX_LABELS_PER_KEY).map(
-		(label, j) => readText(label, `${path}[2][${j}]`),
+/** Labels and sizes of one layout. */
+type Layout = Pick<ResolvedHash, "labels" | "sizes">;
+
+/** The layouts of one message are few, and mostly follow their like: equal ones become one pair of arrays. */
+class LayoutReader {
+	readonly #known = new Map<string, Layout>();
+	#last: Layout | undefined;
+
+	read(labels: unknown, sizes: unknown, path: string): Layout {
+		const last = this.#last;
+		if (
+			last !== undefined &&
+			isList(labels, last.labels) &&
+			isList(sizes, last.sizes)
+		)
+			return last;
+		const layout = this.#check(labels, sizes, path);
+		const name = JSON.stringify([layout.labels, layout.sizes]);
+		const known = this.#known.get(name) ?? layout;
+		this.#known.set(name, known);
+		this.#last = known;
+		return known;
+	}
+
+	#check(rawLabels: unknown, rawSizes: unknown, path: string): Layout {
+		const labels = readArray(
+			rawLabels,
+			`${path}[2]`,
+			1,
+			MAX_LABELS_PER_KEY,
+		).map((label, j) => readText(label, `${path}[2][${j}]`));
+		const sizes = readArray(
+			rawSizes,
+			`${path}[3]`,
+			labels.length,
+			labels.length,
+		).map((size, j) => readInteger(size, `${path}[3][${j}]`, 1));
+		return { labels, sizes };
+	}
+}
+
+/** Whether a decoded value is a list of exactly these strings or numbers. */
+function isList(value: unknown, of: readonly (string | number)[]): boolean {
+	return (
+		Array.isArray(value) &&
+		value.length === of.length &&
+		of.every((entry, i) => entry === value[i])
 	);
-	const sizes = readArray(
-		rawSizes,
-		`${path}[3]`,
-		labels.length,
-		labels.length,
-	).map((size, j) => readInteger(size, `${path}[3][${j}]`, 1));
-	const name = JSON.stringify([labels, sizes]);
-	const known = layouts.get(name);
-	if (known !== undefined) return known;
-	const layout = { labels, sizes };
-	layouts.set(name, layout);
-	return layout;
 }
 
 /** Keys outlive the message; views of it would keep all of its bytes. They move to one buffer of their own. */

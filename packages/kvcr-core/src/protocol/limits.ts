@@ -7,7 +7,7 @@
 export const MAX_KEYS_PER_WRITE = 16_384;
 
 /** Most pieces (labels) of one block, in `start_write` and `hashes_resolved`. */
-export const MAX_LABELS_PER_KEY = 1_024;
+export const MAX_LABELS_PER_KEY = 4_096;
 
 /** Most hashes in one `resolve_hashes`, and so most results in one `hashes_resolved`. */
 export const MAX_HASHES_PER_MESSAGE = 1_024;
