@@ -1,0 +1,96 @@
+/**
+ * `npm run bench [-- NAME...] [-- --json FILE]`: runs benches one after the other, each in a process of its own, and prints their
+ * tables. Without names: the pull benches and the cache bench. Fails when a bench fails or a target is missed.
+ */
+import { spawn } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import type { JudgedFigure } from "./lib/figures.js";
+
+/** A bench: a program that prints a table and takes `--json FILE`. */
+interface Bench {
+	readonly file: string;
+	readonly args?: readonly string[];
+	/** Reads package sources instead of what was built: for benches of parts that no package exports. */
+	readonly sources?: boolean;
+	/** Why it cannot run here, if it cannot. */
+	readonly missing?: () => string | undefined;
+}
+
+const needsNixl = (): string | undefined =>
+	existsSync(process.env.KVCR_NIXL_LIBRARY ?? "")
+		? undefined
+		: "NIXL's library is not here (the bootstrap says why)";
+
+const BENCHES: Readonly<Record<string, Bench>> = {
+	pull: { file: "pull/main.ts", args: ["--agent", "portable"] },
+	"pull-nixl": {
+		file: "pull/main.ts",
+		args: ["--agent", "nixl"],
+		missing: needsNixl,
+	},
+	cache: { file: "cache.ts", sources: true },
+	policies: { file: "policies.ts", sources: true },
+	"reverse-map": { file: "reverse-map.ts", sources: true },
+};
+const DEFAULT = ["pull", "pull-nixl", "cache"];
+
+const { values, positionals } = parseArgs({
+	allowPositionals: true,
+	options: { json: { type: "string" } },
+});
+const names = positionals.length > 0 ? positionals : DEFAULT;
+for (const name of names) {
+	if (!Object.hasOwn(BENCHES, name))
+		throw new Error(
+			`no bench ${JSON.stringify(name)}; there are ${Object.keys(BENCHES).join(", ")}`,
+		);
+}
+const folder = await mkdtemp(join(tmpdir(), "kvcr-bench-"));
+const all: JudgedFigure[] = [];
+try {
+	for (const name of names) {
+		const bench = BENCHES[name] as Bench;
+		const missing = bench.missing?.();
+		if (missing !== undefined) {
+			console.log(`\n${name}: skipped, ${missing}`);
+			continue;
+		}
+		const file = join(folder, `${name}.json`);
+		const code = await run(bench, file);
+		if (existsSync(file))
+			all.push(...(JSON.parse(readFileSync(file, "utf8")) as JudgedFigure[]));
+		if (code !== 0) {
+			console.error(`\n${name}: ended with code ${code}`);
+			process.exitCode = 1;
+		}
+	}
+	if (values.json !== undefined)
+		await writeFile(values.json, `${JSON.stringify(all, null, "\t")}\n`);
+	const missed = all.filter((figure) => figure.holds === false);
+	if (missed.length > 0) process.exitCode = 1;
+	console.log(`\n${all.length} figures, ${missed.length} targets missed`);
+} finally {
+	await rm(folder, { recursive: true, force: true });
+}
+
+function run(
+	{ file, args = [], sources = false }: Bench,
+	json: string,
+): Promise<number> {
+	const program = fileURLToPath(new URL(file, import.meta.url));
+	const condition = sources ? ["--conditions=kvcr-source"] : [];
+	return new Promise((resolve) => {
+		const child = spawn(
+			process.execPath,
+			[...process.execArgv, ...condition, program, ...args, "--json", json],
+			{ stdio: "inherit" },
+		);
+		child.once("error", () => resolve(1));
+		child.once("exit", (code) => resolve(code ?? 1));
+	});
+}
