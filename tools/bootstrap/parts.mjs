@@ -4,6 +4,7 @@ import { nativeTools } from "./parts/native-tools.mjs";
 import { natsServer } from "./parts/nats-server.mjs";
 import { nixl } from "./parts/nixl.mjs";
 import { pnpm } from "./parts/pnpm.mjs";
+import { pythonEvents } from "./parts/python-events.mjs";
 import { pythonPeer } from "./parts/python-peer.mjs";
 import { workspace } from "./parts/workspace.mjs";
 
@@ -15,6 +16,7 @@ export const allParts = [
 	workspace,
 	nixl,
 	natsServer,
+	pythonEvents,
 	pythonPeer,
 ];
 

@@ -117,7 +117,8 @@ export class PythonPublisher {
 	}
 
 	async stop(): Promise<void> {
-		if (this.#child.exitCode !== null) return;
+		if (this.#child.exitCode !== null || this.#child.signalCode !== null)
+			return;
 		const ended = new Promise((resolve) => this.#child.once("exit", resolve));
 		this.#child.kill("SIGKILL");
 		await ended;
