@@ -34,6 +34,21 @@ describe("a control message", () => {
 		);
 	});
 
+	it("does not keep the received bytes alive through keys and metadata that outlive it", () => {
+		fc.assert(
+			fc.property(controlMessage, (message) => {
+				const bytes = encodeControlMessage(message);
+				const decoded = decodeControlMessage(bytes);
+				bytes.fill(0xc1);
+				if (decoded?.type === "hashes_resolved")
+					expect(decoded).toEqual(message);
+				if (decoded !== undefined && "peer" in decoded && "peer" in message)
+					expect(decoded.peer).toEqual(message.peer);
+			}),
+			{ numRuns: 300 },
+		);
+	});
+
 	it("has every integer as an integer, never as a double", () => {
 		const doubles = (bytes: Uint8Array) => {
 			let found = 0;
