@@ -17,7 +17,7 @@
         "src/transfers.cc"
       ],
       "include_dirs": ["<!(node -p \"process.env.KVCR_NODE_ADDON_API\")"],
-      "defines": ["NAPI_VERSION=8", "NAPI_CPP_EXCEPTIONS"],
+      "defines": ["NAPI_VERSION=8", "NAPI_CPP_EXCEPTIONS", "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS"],
       "cflags": ["-O2", "-fvisibility=hidden", "-Wall", "-Wextra"],
       "cflags!": ["-fno-exceptions"],
       "cflags_cc": ["-std=gnu++17", "-fexceptions", "-include", "<(module_root_dir)/src/glibc_floor.h"],

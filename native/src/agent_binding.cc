@@ -117,7 +117,6 @@ void AgentBinding::define(Napi::Env env, Napi::Object exports) {
                                                InstanceMethod<&AgentBinding::takeCompletions>("takeCompletions"),
                                                InstanceMethod<&AgentBinding::takeNotifications>("takeNotifications"),
                                                InstanceMethod<&AgentBinding::close>("close"),
-                                               InstanceMethod<&AgentBinding::closeNow>("closeNow"),
                                            });
   auto* constructors = new Constructors();
   constructors->agent = Napi::Persistent(constructor);
@@ -301,16 +300,6 @@ Napi::Value AgentBinding::close(const Napi::CallbackInfo& info) {
     work->Queue();
     return promise;
   });
-}
-
-// closeNow(patienceMs): boolean. For the exit of a process, where nothing asynchronous runs any more.
-Napi::Value AgentBinding::closeNow(const Napi::CallbackInfo& info) {
-  if (engine_ == nullptr || closing_) return Napi::Boolean::New(info.Env(), true);
-  closing_ = true;
-  poller_->stop();
-  const bool quiescent = engine_->shutdown(static_cast<Nanos>(info[0].As<Napi::Number>().Int64Value()) * kMilli);
-  finish(quiescent);
-  return Napi::Boolean::New(info.Env(), quiescent);
 }
 
 void AgentBinding::finish(bool quiescent) {

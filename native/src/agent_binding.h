@@ -38,7 +38,6 @@ class AgentBinding : public Napi::ObjectWrap<AgentBinding> {
   Napi::Value takeCompletions(const Napi::CallbackInfo& info);
   Napi::Value takeNotifications(const Napi::CallbackInfo& info);
   Napi::Value close(const Napi::CallbackInfo& info);
-  Napi::Value closeNow(const Napi::CallbackInfo& info);
 
   void begin(std::shared_ptr<Engine> engine, Napi::Function wake);
   void deliver();

@@ -15,6 +15,12 @@ const HEADER = "nixlSerDes|";
 const LIST_HEADER = "nixlSDList|";
 const MAX_BACKENDS = 64;
 
+/** The largest number NIXL has for a kind of memory. */
+const LAST_MEMORY_TYPE = 4;
+
+/** Address, length and device, then a key of at least its own header. */
+const LEAST_DESCRIPTOR_BYTES = 24 + 9;
+
 /** A worker address of UCX is shorter than this even with dozens of devices, and longer than nothing. */
 const CONNECTION_BYTES = { least: 16, most: 1 << 20 };
 
@@ -58,9 +64,15 @@ export function agentNameOf(operation: string, metadata: unknown): string {
 		reader.record("bknd");
 		if (`${text(reader.record("nixlDList"))}|` !== LIST_HEADER)
 			return refuse("a section is not a descriptor list");
-		reader.record("t");
+		const memory = reader.record("t");
+		// NIXL uses this number as an index.
+		if (memory.byteLength !== 4 || word(memory) > LAST_MEMORY_TYPE)
+			return refuse("a section is of an unknown memory type");
 		const descriptors = reader.count("n");
-		for (let d = 0; d < descriptors; d += 1) reader.record("");
+		for (let d = 0; d < descriptors; d += 1) {
+			if (reader.record("").byteLength < LEAST_DESCRIPTOR_BYTES)
+				return refuse("a descriptor is cut short");
+		}
 	}
 	if (!reader.atEnd) return refuse("it goes on after its end");
 	return name;
@@ -105,6 +117,10 @@ function decodeName(bytes: Uint8Array): string | undefined {
 	} catch {
 		return undefined;
 	}
+}
+
+function word(bytes: Uint8Array): number {
+	return Buffer.from(bytes.buffer, bytes.byteOffset, 4).readUInt32LE();
 }
 
 function text(bytes: Uint8Array): string {

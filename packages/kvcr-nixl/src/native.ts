@@ -71,8 +71,6 @@ export interface NativeAgent {
 	takeNotifications(): (string | Uint8Array)[];
 	/** Resolves to whether everything is known to have ended. */
 	close(patienceMs: number): Promise<boolean>;
-	/** The same, blocking. */
-	closeNow(patienceMs: number): boolean;
 }
 
 /** What the addon exports. */

@@ -65,6 +65,11 @@ export class NixlRegion implements MemoryRegion {
 		};
 	}
 
+	/** True for a region made by this class: a look-alike has no memory behind it. */
+	static is(value: unknown): value is NixlRegion {
+		return typeof value === "object" && value !== null && #owner in value;
+	}
+
 	get released(): boolean {
 		return this.#released;
 	}

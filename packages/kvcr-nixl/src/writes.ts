@@ -113,7 +113,7 @@ function checkRegion(
 	region: unknown,
 	owns: (region: NixlRegion) => boolean,
 ): NixlRegion {
-	if (region instanceof NixlRegion) {
+	if (NixlRegion.is(region)) {
 		// Released first: such a region belongs to nobody any more, and that is what the caller should hear.
 		if (region.released) throw new RegionReleasedError(operation, region.label);
 		if (owns(region)) return region;

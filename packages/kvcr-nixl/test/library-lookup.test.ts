@@ -107,69 +107,72 @@ describe.concurrent("without a usable library", () => {
 	});
 });
 
-describe.concurrent.skipIf(missingNixl !== undefined)("around a real library", () => {
-	it("accepts the folder of an unpacked wheel", async () => {
-		const opened = await open({ libraryPath: dirname(dirname(libraryPath)) });
-		expect(opened.info?.details.library).toBe(libraryPath);
-	});
-
-	it("finds an installation by Python's package folders", async () => {
-		const opened = await open(
-			{},
-			{
-				KVCR_NIXL_LIBRARY: undefined,
-				PYTHONPATH: dirname(dirname(libraryPath)),
-			},
-		);
-		expect(opened.info?.details.library).toBe(libraryPath);
-	});
-
-	it("refuses a library of another machine", async () => {
-		const path = join(scratch, "foreign.so");
-		copyFileSync(libraryPath, path);
-		const bytes = readFileSync(path);
-		bytes.writeUInt16LE(0xf3, 18); // e_machine: RISC-V
-		writeFileSync(path, bytes);
-		expect((await open({ libraryPath: path })).code).toBe(
-			"ERR_KVCR_NIXL_LIBRARY",
-		);
-	});
-
-	it("refuses the stub library", async () => {
-		const opened = await open({ libraryPath: stub() });
-		expect(opened.code).toBe("ERR_KVCR_NIXL_LIBRARY");
-		expect(opened.message).toContain("stub");
-	});
-
-	it("says so when the UCX plugin is missing", async () => {
-		const root = join(scratch, "wheel");
-		const inside = dirname(libraryPath);
-		const folder = join(root, inside.slice(dirname(inside).length + 1));
-		mkdirSync(root);
-		cpSync(inside, folder, {
-			recursive: true,
-			filter: (source) => !source.endsWith("libplugin_UCX.so"),
+(missingNixl === undefined ? describe.concurrent : describe.skip)(
+	"around a real library",
+	() => {
+		it("accepts the folder of an unpacked wheel", async () => {
+			const opened = await open({ libraryPath: dirname(dirname(libraryPath)) });
+			expect(opened.info?.details.library).toBe(libraryPath);
 		});
-		symlinkSync(
-			join(dirname(inside), "nixl_cu12.libs"),
-			join(root, "nixl_cu12.libs"),
-		);
-		const opened = await open({
-			libraryPath: join(folder, "libnixl_capi.so"),
-		});
-		expect(opened.code).toBe("ERR_KVCR_TRANSFER_AGENT");
-		expect(opened.message).toContain("libplugin_UCX.so");
-	});
 
-	it("shows what it runs on", async () => {
-		const { info } = await open({});
-		expect(info).toMatchObject({
-			kind: "nixl",
-			details: { library: libraryPath },
+		it("finds an installation by Python's package folders", async () => {
+			const opened = await open(
+				{},
+				{
+					KVCR_NIXL_LIBRARY: undefined,
+					PYTHONPATH: dirname(dirname(libraryPath)),
+				},
+			);
+			expect(opened.info?.details.library).toBe(libraryPath);
 		});
-		expect(info?.details.ucx).toMatch(/^\d+\.\d+/);
-	});
-});
+
+		it("refuses a library of another machine", async () => {
+			const path = join(scratch, "foreign.so");
+			copyFileSync(libraryPath, path);
+			const bytes = readFileSync(path);
+			bytes.writeUInt16LE(0xf3, 18); // e_machine: RISC-V
+			writeFileSync(path, bytes);
+			expect((await open({ libraryPath: path })).code).toBe(
+				"ERR_KVCR_NIXL_LIBRARY",
+			);
+		});
+
+		it("refuses the stub library", async () => {
+			const opened = await open({ libraryPath: stub() });
+			expect(opened.code).toBe("ERR_KVCR_NIXL_LIBRARY");
+			expect(opened.message).toContain("stub");
+		});
+
+		it("says so when the UCX plugin is missing", async () => {
+			const root = join(scratch, "wheel");
+			const inside = dirname(libraryPath);
+			const folder = join(root, inside.slice(dirname(inside).length + 1));
+			mkdirSync(root);
+			cpSync(inside, folder, {
+				recursive: true,
+				filter: (source) => !source.endsWith("libplugin_UCX.so"),
+			});
+			symlinkSync(
+				join(dirname(inside), "nixl_cu12.libs"),
+				join(root, "nixl_cu12.libs"),
+			);
+			const opened = await open({
+				libraryPath: join(folder, "libnixl_capi.so"),
+			});
+			expect(opened.code).toBe("ERR_KVCR_TRANSFER_AGENT");
+			expect(opened.message).toContain("libplugin_UCX.so");
+		});
+
+		it("shows what it runs on", async () => {
+			const { info } = await open({});
+			expect(info).toMatchObject({
+				kind: "nixl",
+				details: { library: libraryPath },
+			});
+			expect(info?.details.ucx).toMatch(/^\d+\.\d+/);
+		});
+	},
+);
 
 /** The library with its answer to "are you the stub?" turned around. */
 function stub(): string {

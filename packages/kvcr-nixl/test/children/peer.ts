@@ -1,0 +1,29 @@
+/**
+ * A peer in a process of its own. Prints its introduction (metadata and region) as one line of JSON; answers each
+ * notification "ping" once it was told, by a line on stdin, who asks. Ends when stdin does.
+ */
+import { createInterface } from "node:readline";
+import { createAgent } from "../helpers.js";
+import { type Introduction, introduce, load } from "../introduction.js";
+
+const agent = await createAgent();
+const region = await agent.createRegion({
+	label: "peer",
+	elementBytes: 1 << 20,
+	elementCount: 16,
+});
+agent.expectTraffic();
+const input = createInterface(process.stdin);
+input.on("line", (line) => {
+	const remote = load(agent, JSON.parse(line) as Introduction);
+	agent.attach(() => {
+		agent.takeCompletions();
+		for (const { payload } of agent.takeNotifications()) {
+			if (Buffer.from(payload).toString() !== "ping") continue;
+			const sum = [0, 15].map((i) => region.element(i)[0]).join();
+			agent.notify(remote, Buffer.from(`pong ${sum}`));
+		}
+	});
+});
+input.on("close", () => void agent.close());
+console.log(JSON.stringify(introduce(agent, [region])));
