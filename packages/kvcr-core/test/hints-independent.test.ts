@@ -647,7 +647,9 @@ describe("recovery after errors while admitting a fetch", () => {
 
 	it("a fatal one reaches the caller of the API, discards its advice, and closing still works", () => {
 		const fatal = new Fatal("progress is gone");
+		let attempts = 0;
 		admit = () => {
+			attempts++;
 			throw fatal;
 		};
 		handler.submit(action({ hashes: range(2) }));
@@ -656,7 +658,11 @@ describe("recovery after errors while admitting a fetch", () => {
 		expect(() => poll()).toThrow(fatal);
 		expect(advice.size).toBe(0);
 		expect(unexpected).toEqual([]);
+		// Nothing more is begun, whatever still arrives.
+		handler.submit(action({ hashes: [h(9)] }));
+		answer(undefined, 2);
 		settle();
+		expect(attempts).toBe(1);
 		expect(reports).toHaveLength(2);
 		handler.close();
 		expect(reports.map(({ outcome }) => outcome)).toEqual([
@@ -664,8 +670,9 @@ describe("recovery after errors while admitting a fetch", () => {
 			"admission_failed",
 			"closed",
 			"closed",
+			"closed",
 		]);
-		expectClean(4);
+		expectClean(5);
 	});
 
 	it("a reporter that throws disturbs nothing", () => {
