@@ -55,9 +55,17 @@ export interface PoolMemory {
 /** The parts of one instance. */
 export type Wiring = ReturnType<typeof wire>;
 
-/** A fresh random identity: 32 hexadecimal digits. */
-export function newIncarnation(): Incarnation {
-	return randomBytes(16).toString("hex") as Incarnation;
+/** What tells one instance from every other, and its operations from those of every other. */
+export interface Identity {
+	readonly incarnation: Incarnation;
+	/** Start of the operation handles; undefined: the wall clock. */
+	readonly firstHandle: bigint | undefined;
+}
+
+/** A fresh identity: an incarnation of 32 random hexadecimal digits. */
+export function newIdentity(): Identity {
+	const incarnation = randomBytes(16).toString("hex") as Incarnation;
+	return { incarnation, firstHandle: undefined };
 }
 
 /**
@@ -68,10 +76,10 @@ export function wire(
 	options: KvcrOptions,
 	settings: Settings,
 	pools: readonly PoolMemory[],
+	{ incarnation, firstHandle }: Identity = newIdentity(),
 ) {
 	const { agent, adapter } = options;
 	const channel = options.channel ?? noChannel;
-	const incarnation = newIncarnation();
 	const telemetry = new Telemetry(
 		options.logger ?? consoleLogger,
 		options.stats,
@@ -87,7 +95,7 @@ export function wire(
 		owner.wake();
 	});
 	const clock: Clock = health.guardClock(options.clock ?? systemClock);
-	const handles = new HandleSequence();
+	const handles = new HandleSequence(firstHandle);
 	const operations = new OperationTable(handles, () => owner.wake());
 	const slotBytes = new Map(
 		options.pools.map((pool) => [pool.name, pool.slotBytes]),

@@ -1,0 +1,20 @@
+/**
+ * A deterministic simulator: several instances in one process on a virtual clock, with faults in everything around them,
+ * and an oracle that knows what each byte must be. Everything follows from a seed.
+ *
+ * ```ts
+ * const result = await simulate(makeScenario("seed 1"));
+ * if (result.violation) console.log(explain(result));
+ * ```
+ */
+export { FAULT_KINDS, type FaultKind, type FaultRates } from "./faults.js";
+export {
+	makeScenario,
+	type Scenario,
+	type ScenarioOptions,
+	type Setup,
+	type Step,
+	type TimedStep,
+} from "./scenario.js";
+export { type RunResult, simulate } from "./simulation.js";
+export { SimViolation } from "./violation.js";

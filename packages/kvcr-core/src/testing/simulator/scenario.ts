@@ -1,0 +1,315 @@
+/** What a run is: its peers, its faults, and the list of its steps. All of it follows from the seed. */
+import { drawRates, type FaultRates } from "./faults.js";
+import { SimRandom } from "./random.js";
+
+/** One thing an owner does, or that happens to a process. Names of things are numbers, taken modulo what there is. */
+export type Step =
+	| {
+			readonly kind: "deposit";
+			readonly peer: number;
+			readonly blocks: readonly number[];
+			readonly noEvict: boolean;
+			/** Straight from bytes instead of from registered framework memory. */
+			readonly raw: boolean;
+	  }
+	| {
+			readonly kind: "hint";
+			readonly peer: number;
+			/** Request that carries it; absent: none does. */
+			readonly request: number | undefined;
+			readonly actions: readonly HintAction[];
+	  }
+	| {
+			readonly kind: "discard";
+			readonly peer: number;
+			readonly request: number;
+	  }
+	| {
+			readonly kind: "fetch" | "query";
+			readonly peer: number;
+			readonly blocks: readonly number[];
+			readonly request: number;
+	  }
+	| {
+			readonly kind: "deliver";
+			readonly peer: number;
+			readonly blocks: readonly number[];
+			readonly request: number;
+			/** Only the last label of layouts with different labels. */
+			readonly subset: boolean;
+	  }
+	| {
+			readonly kind: "release";
+			readonly peer: number;
+			readonly pick: number;
+			readonly count: number;
+			readonly twice: boolean;
+	  }
+	| {
+			readonly kind: "abort";
+			readonly peer: number;
+			readonly pick: number;
+			/** Position of the one key to give up; absent: all of them. */
+			readonly only: number | undefined;
+	  }
+	| {
+			/** Framework memory: a block comes, or goes unless it is pinned. */
+			readonly kind: "store" | "drop" | "rebind" | "learn";
+			readonly peer: number;
+			readonly block: number;
+	  }
+	| {
+			/** Lock: the state lock is held. Silence: the owner does not poll. Stall: the process does not run. */
+			readonly kind: "lock" | "silence" | "stall";
+			readonly peer: number;
+			readonly ms: number;
+	  }
+	| {
+			readonly kind: "crash" | "close";
+			readonly peer: number;
+			/** Until it is there again, under the same name and endpoint. */
+			readonly ms: number;
+			readonly newAgentName: boolean;
+	  }
+	| {
+			readonly kind: "partition";
+			readonly a: number;
+			readonly b: number;
+			readonly ms: number;
+			/** What the cut does to writes; `control` cuts control messages only. */
+			readonly effect: "control" | "fail" | "stall";
+	  };
+
+/** One action of a hint. */
+export interface HintAction {
+	readonly source: number;
+	/** Reaches the source by its second name. */
+	readonly alias: boolean;
+	readonly blocks: readonly number[];
+	readonly mode: "copy" | "move";
+	readonly independent: boolean;
+	readonly allowFramework: boolean;
+}
+
+/** A step and the time that passes before it, in milliseconds. */
+export interface TimedStep {
+	readonly after: number;
+	readonly step: Step;
+}
+
+/** How the instances of a run are set up. */
+export interface Setup {
+	readonly peers: number;
+	readonly hashes: number;
+	/** Slots by pool. */
+	readonly slots: Readonly<Record<string, number>>;
+	readonly policy: "lru" | "fifo" | "frequency";
+	readonly recovery: "wait" | "fail";
+	readonly inventoryMs: number;
+	readonly watermark: number;
+	/** Milliseconds between a wake-up and the poll it causes, at most. */
+	readonly pollMs: number;
+	readonly latencyMs: number;
+	readonly incomingWakes: "always" | "expected";
+	readonly eagerConnect: boolean;
+	readonly exclusiveEndpoint: boolean;
+	readonly maxWritesPerPeer: number;
+}
+
+/** A run, before it has run. */
+export interface Scenario {
+	readonly seed: string;
+	readonly setup: Setup;
+	readonly rates: FaultRates;
+	readonly steps: readonly TimedStep[];
+}
+
+/** What of a scenario can be chosen instead of drawn. */
+export interface ScenarioOptions {
+	/** Instances. @default 2 to 5, by seed */
+	readonly peers?: number | undefined;
+	/** Steps. @default 140 */
+	readonly steps?: number | undefined;
+	/** Replaces rates. */
+	readonly rates?: Partial<FaultRates> | undefined;
+}
+
+const WEIGHTS: Readonly<Record<Step["kind"], number>> = {
+	deposit: 22,
+	hint: 22,
+	discard: 5,
+	fetch: 16,
+	query: 3,
+	deliver: 12,
+	release: 16,
+	abort: 5,
+	store: 8,
+	drop: 4,
+	rebind: 2,
+	learn: 2,
+	lock: 2,
+	silence: 2,
+	stall: 1,
+	crash: 1.5,
+	close: 0.7,
+	partition: 1.5,
+};
+
+/** Requests of one peer that carry hints. */
+const REQUESTS = 6;
+
+/** The scenario of a seed. */
+export function makeScenario(
+	seed: string,
+	options: ScenarioOptions = {},
+): Scenario {
+	const random = new SimRandom(`${seed} scenario`);
+	const setup = drawSetup(random, options.peers);
+	const rates = { ...drawRates(random), ...options.rates };
+	const quiet = random.chance(0.25);
+	const count = options.steps ?? 140;
+	const steps: TimedStep[] = [];
+	while (steps.length < count) {
+		const kind = random.weighted(WEIGHTS);
+		if (quiet && DISTURBANCES.has(kind)) continue;
+		const after = random.chance(0.5)
+			? 0
+			: random.chance(0.03)
+				? random.between(300, 1500)
+				: random.between(1, 60);
+		steps.push({ after, step: drawStep(random, kind, setup) });
+	}
+	return { seed, setup, rates, steps };
+}
+
+/** Steps after which things are not what they were. */
+export const DISTURBANCES: ReadonlySet<string> = new Set([
+	"lock",
+	"silence",
+	"stall",
+	"crash",
+	"close",
+	"partition",
+	"rebind",
+]);
+
+function drawSetup(random: SimRandom, peers: number | undefined): Setup {
+	return {
+		peers: peers ?? random.between(2, 5),
+		hashes: random.between(6, 24),
+		slots: { kv: random.between(5, 26), idx: random.between(3, 10) },
+		policy: random.pick(["lru", "lru", "fifo", "frequency"] as const),
+		recovery: random.pick(["wait", "fail"] as const),
+		inventoryMs: random.pick([0, 0, 30]),
+		watermark: random.pick([0, 30]),
+		pollMs: random.pick([0, 2, 15]),
+		latencyMs: random.pick([0, 1, 5]),
+		incomingWakes: random.pick(["always", "expected"] as const),
+		eagerConnect: random.chance(0.6),
+		exclusiveEndpoint: true,
+		maxWritesPerPeer: random.pick([2, 64, 64]),
+	};
+}
+
+function drawStep(random: SimRandom, kind: Step["kind"], setup: Setup): Step {
+	const peer = random.below(setup.peers);
+	const blocks = () =>
+		random
+			.distinct(random.pick([1, 1, 2, 3, 4, 6, 9]), setup.hashes)
+			// The other block of a hash is the exception.
+			.map((index) => index * 2 + (random.chance(0.12) ? 1 : 0));
+	const request = random.below(REQUESTS);
+	switch (kind) {
+		case "deposit":
+			return {
+				kind,
+				peer,
+				blocks: blocks(),
+				noEvict: random.chance(0.2),
+				raw: random.chance(0.4),
+			};
+		case "hint":
+			return {
+				kind,
+				peer,
+				request: random.chance(0.85) ? request : undefined,
+				actions: Array.from({ length: random.pick([1, 1, 1, 2, 3]) }, () =>
+					drawAction(random, peer, blocks(), setup),
+				),
+			};
+		case "discard":
+			return { kind, peer, request };
+		case "fetch":
+		case "query":
+			return { kind, peer, blocks: blocks(), request };
+		case "deliver":
+			return {
+				kind,
+				peer,
+				blocks: blocks(),
+				request,
+				subset: random.chance(0.3),
+			};
+		case "release":
+			return {
+				kind,
+				peer,
+				pick: random.below(64),
+				count: random.between(1, 6),
+				twice: random.chance(0.15),
+			};
+		case "abort":
+			return {
+				kind,
+				peer,
+				pick: random.below(64),
+				only: random.chance(0.5) ? random.below(8) : undefined,
+			};
+		case "store":
+		case "drop":
+		case "rebind":
+		case "learn":
+			return { kind, peer, block: random.below(setup.hashes * 2) };
+		case "lock":
+		case "silence":
+			return { kind, peer, ms: random.pick([5, 40, 200, 700]) };
+		case "stall":
+			return { kind, peer, ms: random.pick([50, 350, 900, 2500]) };
+		case "crash":
+		case "close":
+			return {
+				kind,
+				peer,
+				ms: random.pick([0, 20, 150, 800]),
+				newAgentName: random.chance(0.5),
+			};
+		case "partition":
+			return {
+				kind,
+				a: peer,
+				b: peer + 1 + random.below(Math.max(1, setup.peers - 1)),
+				ms: random.pick([20, 150, 600]),
+				effect: random.pick(["control", "fail", "stall"] as const),
+			};
+	}
+}
+
+function drawAction(
+	random: SimRandom,
+	peer: number,
+	blocks: readonly number[],
+	setup: Setup,
+): HintAction {
+	// A hint that names its own receiver is a mistake of a router, and must be harmless.
+	const source = random.chance(0.04)
+		? peer
+		: peer + 1 + random.below(Math.max(1, setup.peers - 1));
+	return {
+		source: source % setup.peers,
+		alias: random.chance(0.1),
+		blocks,
+		mode: random.chance(0.35) ? "move" : "copy",
+		independent: random.chance(0.45),
+		allowFramework: random.chance(0.6),
+	};
+}
