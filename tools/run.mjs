@@ -39,7 +39,7 @@ if (command === undefined) {
  * @param {import("./commands.mjs").Command} command
  * @returns {Promise<number>} the exit code
  */
-async function main({ entry, parts: only, built = false }) {
+async function main({ entry, parts: only, built = false, native = false }) {
 	const file = join(root, entry);
 	if (!existsSync(file)) {
 		console.error(`tools/run: ${entry} does not exist.`);
@@ -58,6 +58,8 @@ async function main({ entry, parts: only, built = false }) {
 		({ name, status }) => name === "native-tools" && status === "ready",
 	);
 	if (built && !(await build(env, compiles))) return 1;
+	if (native && compiles && !(await buildAddon(env)))
+		console.error("without NIXL: its addon could not be built");
 	const tsx = createRequire(join(root, "package.json")).resolve("tsx");
 	return execute(
 		[
@@ -81,6 +83,25 @@ async function build(env, compiles) {
 		{ cwd: root, env, timeoutMs: BUILD_TIMEOUT_MS },
 	);
 	if (code !== 0) console.error(tail(output, 60));
+	return code === 0;
+}
+
+/**
+ * Builds the addon for this machine, unless it is up to date.
+ *
+ * @param {NodeJS.ProcessEnv} env
+ */
+async function buildAddon(env) {
+	const { code, output } = await run(
+		process.execPath,
+		["scripts/build-native.mjs"],
+		{
+			cwd: join(root, "packages/kvcr-nixl"),
+			env,
+			timeoutMs: BUILD_TIMEOUT_MS,
+		},
+	);
+	if (code !== 0) console.error(tail(output, 30));
 	return code === 0;
 }
 
