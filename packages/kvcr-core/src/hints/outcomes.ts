@@ -37,8 +37,11 @@ export interface HintOutcomeReport {
 	readonly elapsedMs: number;
 }
 
-/** Outcomes reported within one millisecond at most; what is beyond follows in later turns of the event loop. */
+/** Outcomes reported in one burst at most; what is beyond follows in later turns of the event loop. */
 export const MAX_REPORTS_PER_TURN = 1_024;
+
+/** A pause that ends a burst, in milliseconds: reports of one turn follow each other faster. */
+const BURST_GAP_MS = 1;
 
 /** Hands outcomes to a sink without holding up the event loop when very many come at once. */
 export class OutcomeReporter {
@@ -46,8 +49,8 @@ export class OutcomeReporter {
 	readonly #sink: (report: HintOutcomeReport) => void;
 	readonly #onError: (error: unknown) => void;
 	#queue: HintOutcomeReport[] = [];
-	#windowStart = Number.NEGATIVE_INFINITY;
-	#windowCount = 0;
+	#lastAt = Number.NEGATIVE_INFINITY;
+	#burst = 0;
 	#timer: Timer | undefined;
 
 	/** @param onError Told when the sink throws; the report counts as made. */
@@ -85,15 +88,14 @@ export class OutcomeReporter {
 
 	#admits(): boolean {
 		const now = this.#clock.now();
-		if (now - this.#windowStart >= 1) {
-			this.#windowStart = now;
-			this.#windowCount = 0;
-		}
-		return ++this.#windowCount <= MAX_REPORTS_PER_TURN;
+		if (now - this.#lastAt >= BURST_GAP_MS) this.#burst = 0;
+		this.#lastAt = now;
+		return ++this.#burst <= MAX_REPORTS_PER_TURN;
 	}
 
 	#drain(): void {
 		this.#timer = undefined;
+		this.#burst = 0;
 		const batch = this.#queue.slice(0, MAX_REPORTS_PER_TURN);
 		this.#queue = this.#queue.slice(MAX_REPORTS_PER_TURN);
 		for (const report of batch) this.#make(report);
