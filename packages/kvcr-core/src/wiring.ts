@@ -81,6 +81,7 @@ export function wire(
 	const { agent, adapter } = options;
 	const channel = options.channel ?? noChannel;
 	const telemetry = new Telemetry(
+		incarnation,
 		options.logger ?? consoleLogger,
 		options.stats,
 	);

@@ -3,13 +3,13 @@
  * series is bounded whatever peers send.
  */
 import { channel } from "node:diagnostics_channel";
-import type { Logger, TelemetryStats } from "../ports/index.js";
+import type { Incarnation, Logger, TelemetryStats } from "../ports/index.js";
 
-/** Diagnostics channel with one message per hash of an independent hint: `HintOutcomeEvent`. */
+/** Diagnostics channel with one message per hash of an independent hint: `HintOutcomeReport` and the `instance`. */
 export const HINT_OUTCOME_CHANNEL = "kvcr:hint-outcome";
-/** Diagnostics channel with one message per transfer that ended, at either side: `TransferEvent`. */
+/** Diagnostics channel with one message per transfer that ended, at either side: `TransferEvent` and the `instance`. */
 export const TRANSFER_CHANNEL = "kvcr:transfer";
-/** Diagnostics channel for memory that a failed transfer may still write to: `TransferReport`. */
+/** Diagnostics channel for memory that a failed transfer may still touch: the `instance` and the `report`. */
 export const RESILIENCE_CHANNEL = "kvcr:resilience";
 
 /** Names of the counters. */
@@ -53,7 +53,15 @@ export class Telemetry {
 	readonly #transfers = channel(TRANSFER_CHANNEL);
 	readonly #resilience = channel(RESILIENCE_CHANNEL);
 
-	constructor(logger: Logger, stats?: TelemetryStats) {
+	readonly #instance: Incarnation;
+
+	/** @param instance Tells the messages of several instances in one process apart. */
+	constructor(
+		instance: Incarnation,
+		logger: Logger,
+		stats: TelemetryStats | undefined,
+	) {
+		this.#instance = instance;
 		this.logger = logger;
 		this.#stats = stats;
 	}
@@ -95,7 +103,8 @@ export class Telemetry {
 
 	/** Publishes one outcome of an independent hint. */
 	hintOutcome(event: object): void {
-		if (this.#hints.hasSubscribers) this.#hints.publish(event);
+		if (this.#hints.hasSubscribers)
+			this.#hints.publish({ instance: this.#instance, ...event });
 	}
 
 	/** Publishes and counts one ended transfer. */
@@ -122,7 +131,8 @@ export class Telemetry {
 			scope: event.scope,
 			result: event.result,
 		});
-		if (this.#transfers.hasSubscribers) this.#transfers.publish(event);
+		if (this.#transfers.hasSubscribers)
+			this.#transfers.publish({ instance: this.#instance, ...event });
 	}
 
 	/** Publishes and counts one report about memory at risk. */
@@ -131,7 +141,8 @@ export class Telemetry {
 			state: report.state,
 			side: report.side,
 		});
-		if (this.#resilience.hasSubscribers) this.#resilience.publish(report);
+		if (this.#resilience.hasSubscribers)
+			this.#resilience.publish({ instance: this.#instance, report });
 	}
 
 	/** Foreign code (a logger, a metrics registry) must not disturb progress. */
