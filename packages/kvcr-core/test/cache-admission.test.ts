@@ -241,18 +241,22 @@ describe("a policy", () => {
 		);
 	});
 
-	it("without a usable score leaves the block evictable, and is reported once", () => {
+	it("without a usable score leaves the block evictable by its last access, and is reported once", () => {
 		const policy = new ScriptedPolicy();
 		const { place, known, log } = rig({ kv: 2 }, { policy });
-		policy.score = () => Number.NaN;
-		place("a");
+		policy.score = () => 5000;
+		place("b");
 		policy.score = () => {
 			throw new Error("boom");
 		};
-		place("bc");
+		place("a");
+		policy.score = () => Number.NaN;
+		place("c");
 		expect(known()).toBe("bc");
 		expect(log.warnings).toHaveLength(1);
-		expect(log.warnings[0]?.fields).toMatchObject({ method: "evictionScore" });
+		expect(log.warnings[0]?.fields).toMatchObject({
+			method: "evictionScore",
+		});
 	});
 
 	it("cannot change the cache from inside a decision", () => {

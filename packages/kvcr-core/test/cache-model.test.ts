@@ -70,6 +70,13 @@ const step = fc.oneof(
 		}),
 	},
 	{
+		weight: 4,
+		arbitrary: fc.record({
+			do: fc.constant("place" as const),
+			requests: fc.array(request, { minLength: 1, maxLength: 4 }),
+		}),
+	},
+	{
 		weight: 2,
 		arbitrary: fc.record({
 			do: fc.constant("release" as const),
@@ -100,6 +107,7 @@ class Pair {
 		else if (step.do === "settle") cache.settle();
 		else if (step.do === "release") this.#release(step.handle);
 		else if (step.do === "admit") this.#admit(step);
+		else if (step.do === "place") this.#place(step.requests);
 		else {
 			const residency = cache.get(step.key);
 			const block = this.model.blocks.get(step.key);
@@ -208,6 +216,25 @@ class Pair {
 			this.real.clock.now(),
 		);
 		expect(outcomes.map(({ kind }) => kind)).toEqual(expected);
+	}
+
+	/** Admits without moods, and makes whatever came in ready and evictable. */
+	#place(requests: Extract<Step, { do: "place" }>["requests"]): void {
+		const none = new Set<string>();
+		const moods = {
+			drops: none,
+			throwsAtIngest: none,
+			keeps: none,
+			throwsAtEviction: none,
+		};
+		this.#admit({ do: "admit", requests, protect: none, moods });
+		for (const { key: name } of requests) {
+			const residency = this.real.cache.get(name);
+			const block = this.model.blocks.get(name);
+			if (residency?.state !== "FILLING" || block === undefined) continue;
+			this.#change("complete", residency, block);
+			while (block.claims > 0) this.#change("unclaim", residency, block);
+		}
 	}
 
 	#release(index: number): void {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Residency } from "../src/cache/index.js";
+import { keyText } from "../src/ports/index.js";
 import { reserved, rig, ScriptedPolicy } from "./cache-kit.js";
 
 describe("progress calls", () => {
@@ -65,6 +66,34 @@ describe("callbacks that use the cache", () => {
 		expect(it.wakes.count).toBeGreaterThan(0);
 		it.cache.settle();
 		expect(it.events).toEqual(["+", "-"]);
+	});
+
+	it("cannot make later changes of a block be told before earlier ones", () => {
+		let again = false;
+		const heard: string[] = [];
+		const it = rig(
+			{ kv: 2 },
+			{
+				inventoryReportIntervalMs: 100,
+				inventorySink: ({ keys, removed }) => {
+					heard.push(`${removed ? "-" : "+"}${keys.map(keyText).join()}`);
+					if (again) return;
+					again = true;
+					it.place("a");
+					it.clock.advance(100);
+					it.cache.settle();
+				},
+			},
+		);
+		it.place("ab");
+		it.cache.drop(it.at("a"));
+		it.clock.advance(100);
+		it.cache.settle();
+		expect(heard).toEqual(["+a,b", "-a"]);
+		it.cache.settle();
+		it.clock.advance(100);
+		it.cache.settle();
+		expect(heard).toEqual(["+a,b", "-a", "+a"]);
 	});
 
 	it("that throw do not stop the rest, and are reported once", () => {

@@ -108,6 +108,19 @@ describe("layouts", () => {
 		expect(table.size).toBe(0);
 	});
 
+	it("share an eviction lane when they use the same pools, in whatever order", () => {
+		const pools = ["kv", "idx"].map((name) => ({
+			name,
+			region: testRegion(4),
+		}));
+		const table = new LayoutTable(createPools(pools));
+		const lane = (...labels: string[]) =>
+			table.lookup(labels, "test", "layout").lane;
+		expect(lane("kv", "idx")).toBe(lane("idx:a", "kv", "kv"));
+		expect(lane("kv")).not.toBe(lane("idx"));
+		expect(lane("kv")).not.toBe(lane("kv", "idx"));
+	});
+
 	it("do not pile up when labels are never the same twice", () => {
 		const { cache, place } = rig({ kv: 2 });
 		for (let i = 0; i < 100; i++)

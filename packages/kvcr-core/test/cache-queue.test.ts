@@ -34,26 +34,38 @@ function walk(
 describe("the eviction queue", () => {
 	it("is in the order of scores, then of arrival, under any inserts, removals and walks", () => {
 		const action = fc.oneof(
-			fc.record({
-				do: fc.constant("insert" as const),
-				score: fc.oneof(
-					fc.integer({ min: 0, max: 9 }),
-					fc.constant(Number.NEGATIVE_INFINITY),
-					fc.double({ noNaN: true }),
-				),
-				layout: fc.nat(3),
-			}),
-			fc.record({ do: fc.constant("remove" as const), at: fc.nat() }),
-			fc.record({
-				do: fc.constant("walk" as const),
-				most: fc.nat(12),
-				p: fc.boolean(),
-				q: fc.boolean(),
-			}),
+			{
+				weight: 8,
+				arbitrary: fc.record({
+					do: fc.constant("insert" as const),
+					score: fc.oneof(
+						fc.integer({ min: 0, max: 9 }),
+						fc.constant(Number.NEGATIVE_INFINITY),
+						fc.double({ noNaN: true }),
+					),
+					layout: fc.nat(3),
+				}),
+			},
+			{
+				weight: 2,
+				arbitrary: fc.record({
+					do: fc.constant("remove" as const),
+					at: fc.nat(),
+				}),
+			},
+			{
+				weight: 2,
+				arbitrary: fc.record({
+					do: fc.constant("walk" as const),
+					most: fc.nat(12),
+					p: fc.boolean(),
+					q: fc.boolean(),
+				}),
+			},
 		);
 		fc.assert(
 			fc.property(
-				fc.array(action, { maxLength: 120, size: "max" }),
+				fc.array(action, { maxLength: 400, size: "max" }),
 				(actions) => {
 					const queue = new EvictionQueue();
 					const list: ResidencyRecord[] = [];

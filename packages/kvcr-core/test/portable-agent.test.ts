@@ -104,16 +104,16 @@ describe("addresses", () => {
 		"0:0:0:0:0:0:0:0",
 		"::ffff:0.0.0.0",
 	])("refuses to advertise %s", async (host) => {
-		for (const options of [{ bindHost: host }, { advertisedHost: host }])
+		for (const options of [{ host }, { advertisedHost: host }])
 			await expect(PortableTransferAgent.create(options)).rejects.toMatchObject(
 				{ code: "ERR_KVCR_INVALID_ENDPOINT" },
 			);
 	});
 
 	it.each([
-		{ bindHost: "0.0.0.0", advertisedHost: "127.0.0.1" },
-		{ bindHost: "::1" },
-		{ bindHost: "127.0.0.1", advertisedHost: "localhost" },
+		{ host: "0.0.0.0", advertisedHost: "127.0.0.1" },
+		{ host: "::1" },
+		{ host: "127.0.0.1", advertisedHost: "localhost" },
 	])("transfers with %o", async (options) => {
 		const [writer, reader] = [await agentOf(), await agentOf(options)];
 		const [from, to] = [await region(writer, 1), await region(reader, 1)];
@@ -131,14 +131,14 @@ describe("addresses", () => {
 	it("says why it cannot listen", async () => {
 		const first = await agentOf();
 		const { port } = decodeMetadata("test", first.localMetadata());
+		await expect(PortableTransferAgent.create({ port })).rejects.toMatchObject({
+			code: "ERR_KVCR_TRANSFER_AGENT",
+		});
 		await expect(
-			PortableTransferAgent.create({ bindPort: port }),
-		).rejects.toMatchObject({ code: "ERR_KVCR_TRANSFER_AGENT" });
-		await expect(
-			PortableTransferAgent.create({ bindPort: 65_536 }),
+			PortableTransferAgent.create({ port: 65_536 }),
 		).rejects.toMatchObject({ code: "ERR_KVCR_INVALID_ARGUMENT" });
 		await expect(
-			PortableTransferAgent.create({ bindHost: "" }),
+			PortableTransferAgent.create({ host: "" }),
 		).rejects.toMatchObject({ code: "ERR_KVCR_INVALID_ARGUMENT" });
 	});
 });

@@ -40,10 +40,10 @@ export interface PortableAgentOptions {
 	/** Name of the agent, at most 512 bytes; default: a unique one of host name, process ID and random digits. */
 	readonly name?: string;
 	/** Address to listen on; default `"127.0.0.1"`. A wildcard needs `advertisedHost`. */
-	readonly bindHost?: string;
+	readonly host?: string;
 	/** Port to listen on; default 0: any free one. */
-	readonly bindPort?: number;
-	/** Host that peers connect to; default: `bindHost`. Never a wildcard. */
+	readonly port?: number;
+	/** Host that peers connect to; default: `host`. Never a wildcard. */
 	readonly advertisedHost?: string;
 	/** Port that peers connect to; default: the one listened on. */
 	readonly advertisedPort?: number;
@@ -159,11 +159,11 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 				name,
 				`a string of 1 to ${MAX_AGENT_NAME_BYTES} bytes`,
 			);
-		const bindHost = options.bindHost ?? "127.0.0.1";
+		const bindHost = options.host ?? "127.0.0.1";
 		if (typeof bindHost !== "string" || bindHost === "")
 			throw new InvalidArgumentError(
 				operation,
-				"bindHost",
+				"host",
 				bindHost,
 				"a host name or address",
 			);
@@ -171,8 +171,8 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 			operation,
 			options.advertisedHost ?? bindHost,
 		);
-		const bindPort = options.bindPort ?? 0;
-		if (bindPort !== 0) checkPort(operation, "bindPort", bindPort);
+		const bindPort = options.port ?? 0;
+		if (bindPort !== 0) checkPort(operation, "port", bindPort);
 		if (options.advertisedPort !== undefined)
 			checkPort(operation, "advertisedPort", options.advertisedPort);
 		const greetingMs = positive(operation, options, "greetingTimeoutMs", 5_000);

@@ -1,0 +1,138 @@
+/** The way to one peer: a socket, and a bounded queue in front of it. */
+import { isIPv6 } from "node:net";
+import { type Context, Push } from "zeromq";
+import type { ZmqCurveOptions } from "./curve.js";
+import type { TcpEndpoint } from "./endpoint.js";
+
+/** Messages that libzmq itself may hold for a peer; more wait in our own, countable queue. */
+const NATIVE_QUEUE = 256;
+
+/** Time between attempts to reach a peer that is away: first, and at most, in milliseconds. */
+const RECONNECT_MS = { first: 20, longest: 1_000 } as const;
+
+/** What a sender needs to know. */
+export interface SenderSettings {
+	readonly maxQueuedMessages: number;
+	readonly maxQueuedBytes: number;
+	/** Context of its own, where keys are checked; default: the process's. */
+	readonly context: Context | undefined;
+	readonly curve: ZmqCurveOptions | undefined;
+}
+
+/** Sends to one peer. libzmq allows one pending send per socket, so messages wait for each other here. */
+export class PeerSender {
+	/** Clock time of the last accepted message, in milliseconds. */
+	lastUsed = 0;
+	readonly #settings: SenderSettings;
+	readonly #socket: Push;
+	#queue: Uint8Array[] = [];
+	/** Messages of `#queue` before this one are gone. */
+	#head = 0;
+	#bytes = 0;
+	#busy = false;
+	#closed = false;
+	#idle: (() => void) | undefined;
+
+	/** @throws what zeromq throws for an address it cannot use */
+	constructor(
+		endpoint: string,
+		{ host }: TcpEndpoint,
+		serverKey: string | undefined,
+		settings: SenderSettings,
+	) {
+		this.#settings = settings;
+		const { curve, context } = settings;
+		this.#socket = new Push({
+			linger: 0,
+			sendHighWaterMark: NATIVE_QUEUE,
+			reconnectInterval: RECONNECT_MS.first,
+			reconnectMaxInterval: RECONNECT_MS.longest,
+			tcpKeepalive: 1,
+			// With names, IPv6 resolution would miss peers that listen on IPv4 only.
+			ipv6: isIPv6(host),
+			...(context === undefined ? {} : { context }),
+			...(curve === undefined || serverKey === undefined
+				? {}
+				: {
+						curveServerKey: serverKey,
+						curvePublicKey: curve.publicKey,
+						curveSecretKey: curve.secretKey,
+					}),
+		});
+		try {
+			this.#socket.connect(endpoint);
+		} catch (error) {
+			this.#socket.close();
+			throw error;
+		}
+	}
+
+	/** True when nothing waits in our own queue. */
+	get idle(): boolean {
+		return !this.#busy;
+	}
+
+	/** Sends or queues one message. False when the queue is full. */
+	send(message: Uint8Array): boolean {
+		if (this.#closed) return false;
+		if (!this.#busy) {
+			this.#busy = true;
+			void this.#drain(message);
+			return true;
+		}
+		const { maxQueuedMessages, maxQueuedBytes } = this.#settings;
+		if (
+			this.#queue.length - this.#head >= maxQueuedMessages ||
+			this.#bytes + message.byteLength > maxQueuedBytes
+		)
+			return false;
+		this.#queue.push(message);
+		this.#bytes += message.byteLength;
+		return true;
+	}
+
+	/** Resolves when our own queue is empty. */
+	whenIdle(): Promise<void> {
+		if (!this.#busy) return Promise.resolve();
+		return new Promise((resolve) => {
+			this.#idle = resolve;
+		});
+	}
+
+	/** Closes the socket. What libzmq still holds may go out for `lingerMs`, in the background. */
+	close(lingerMs: number): void {
+		if (this.#closed) return;
+		this.#closed = true;
+		this.#queue = [];
+		this.#head = 0;
+		this.#socket.linger = lingerMs;
+		this.#socket.close();
+	}
+
+	/** Sends the first message inside the call, then the queue, one after the other. */
+	async #drain(first: Uint8Array): Promise<void> {
+		try {
+			await this.#socket.send(first);
+			while (!this.#closed && this.#head < this.#queue.length) {
+				const message = this.#take();
+				await this.#socket.send(message);
+			}
+		} catch {
+			// Only a closed socket refuses a message: then nothing waits any more.
+		}
+		this.#busy = false;
+		this.#idle?.();
+	}
+
+	#take(): Uint8Array {
+		const message = this.#queue[this.#head] as Uint8Array;
+		this.#head += 1;
+		this.#bytes -= message.byteLength;
+		// Shifting one by one would move the whole queue each time.
+		if (this.#head === this.#queue.length || this.#head >= 1_024) {
+			this.#queue = this.#queue.slice(this.#head);
+			this.#head = 0;
+		}
+		return message;
+	}
+}

@@ -1,0 +1,96 @@
+/** The peers a channel sends to: bounded in number, dropped when idle. */
+import type { Clock, Timer } from "kvcr-core";
+import type { PeerSender } from "./peer-sender.js";
+
+/** Time libzmq gets to send the rest for a dropped peer, in milliseconds. */
+const DROP_LINGER_MS = 50;
+
+/** Senders by endpoint, the one used longest ago first. */
+export class Peers {
+	readonly #maxPeers: number;
+	readonly #idleMs: number;
+	readonly #clock: Clock;
+	readonly #senders = new Map<string, PeerSender>();
+	#sweep: Timer | undefined;
+
+	constructor(maxPeers: number, idleMs: number, clock: Clock) {
+		this.#maxPeers = maxPeers;
+		this.#idleMs = idleMs;
+		this.#clock = clock;
+	}
+
+	/** Number of peers connected to. */
+	get size(): number {
+		return this.#senders.size;
+	}
+
+	/** The sender of an endpoint, made when there is none. It counts as used now. */
+	use(endpoint: string, make: () => PeerSender): PeerSender {
+		let sender = this.#senders.get(endpoint);
+		if (sender === undefined) {
+			sender = make();
+			if (this.#senders.size >= this.#maxPeers) this.#dropOne();
+		} else this.#senders.delete(endpoint);
+		// A map keeps the order of insertion, so this moves the peer to the end.
+		this.#senders.set(endpoint, sender);
+		sender.lastUsed = this.#clock.now();
+		this.#sweep ??= this.#clock.schedule(this.#idleMs, () => this.#dropIdle());
+		return sender;
+	}
+
+	/** Gives every sender up to `flushMs` for its queue, then closes them all. */
+	async close(flushMs: number): Promise<void> {
+		this.#sweep?.cancel();
+		const waiting = [...this.#senders.values()].filter(({ idle }) => !idle);
+		if (waiting.length > 0 && flushMs > 0) {
+			let timer: ReturnType<typeof setTimeout> | undefined;
+			await Promise.race([
+				Promise.all(waiting.map((sender) => sender.whenIdle())),
+				new Promise((resolve) => {
+					timer = setTimeout(resolve, flushMs);
+				}),
+			]);
+			clearTimeout(timer);
+		}
+		for (const sender of this.#senders.values()) sender.close(flushMs);
+		this.#senders.clear();
+	}
+
+	/** Closes every sender at once; what waits is lost. */
+	abandon(): void {
+		this.#sweep?.cancel();
+		for (const sender of this.#senders.values()) sender.close(0);
+		this.#senders.clear();
+	}
+
+	/** Drops the peer that was idle longest; when all are busy, the one used longest ago. */
+	#dropOne(): void {
+		let chosen: string | undefined;
+		for (const [endpoint, sender] of this.#senders) {
+			chosen ??= endpoint;
+			if (!sender.idle) continue;
+			chosen = endpoint;
+			break;
+		}
+		if (chosen !== undefined) this.#drop(chosen);
+	}
+
+	#dropIdle(): void {
+		this.#sweep = undefined;
+		const oldest = this.#clock.now() - this.#idleMs;
+		for (const [endpoint, sender] of this.#senders) {
+			if (sender.lastUsed > oldest) {
+				this.#sweep = this.#clock.schedule(sender.lastUsed - oldest, () =>
+					this.#dropIdle(),
+				);
+				return;
+			}
+			this.#drop(endpoint);
+		}
+	}
+
+	#drop(endpoint: string): void {
+		this.#senders.get(endpoint)?.close(DROP_LINGER_MS);
+		this.#senders.delete(endpoint);
+	}
+}

@@ -1,0 +1,293 @@
+/** The control channel over ZeroMQ: one PULL socket to receive, one PUSH socket for each peer sent to. */
+import { lookup } from "node:dns/promises";
+import { isIPv6 } from "node:net";
+import { setTimeout } from "node:timers/promises";
+import { isMainThread } from "node:worker_threads";
+import {
+	AlreadyStartedError,
+	ClosedError,
+	type ControlChannel,
+	type ControlChannelStats,
+	type ControlReceiver,
+	InvalidEndpointError,
+	MAX_CONTROL_MESSAGE_BYTES,
+} from "kvcr-core";
+import { Pull } from "zeromq";
+import { KeyGate, ZAP_DOMAIN } from "./curve.js";
+import {
+	formatEndpoint,
+	isAddress,
+	parseEndpoint,
+	type TcpEndpoint,
+} from "./endpoint.js";
+import * as closeAtExit from "./exit.js";
+import {
+	settingsOf,
+	type ZmqControlChannelOptions,
+	type ZmqSettings,
+} from "./options.js";
+import { PeerSender } from "./peer-sender.js";
+import { Peers } from "./peers.js";
+
+/** Messages of one peer that libzmq holds before it stops reading from that peer. */
+const NATIVE_QUEUE = 64;
+
+/** Bytes by which an encrypted message may be longer than its content. */
+const CURVE_OVERHEAD = 64;
+
+/** Messages handled in a row before the event loop gets a turn. */
+const BURST = 256;
+
+type ChannelState = "new" | "starting" | "started" | "closed";
+
+/**
+ * A {@link ControlChannel} over ZeroMQ PUSH/PULL with endpoints `tcp://host:port`. Keeps the process alive from `start` to
+ * `close`. Host names of peers are resolved to IPv4. In a worker thread, close it before `worker.terminate()`: the binding
+ * aborts the process when a thread with an open socket is terminated.
+ */
+export class ZmqControlChannel implements ControlChannel {
+	readonly #settings: ZmqSettings;
+	readonly #peers: Peers;
+	readonly #gate: KeyGate | undefined;
+	readonly #refused: Record<string, number> = {};
+	readonly #dropped: Record<string, number> = {};
+	#state: ChannelState = "new";
+	#endpoints: readonly string[] = [];
+	#pull: Pull | undefined;
+	#bound: string | undefined;
+	#sent = 0;
+	#received = 0;
+	#closing: Promise<void> | undefined;
+	/** The process, or the worker thread, exits: lets go of all sockets at once. */
+	readonly #abandon = () => {
+		this.#state = "closed";
+		this.#closePull();
+		this.#peers.abandon();
+		this.#gate?.close();
+	};
+
+	/** @throws InvalidArgumentError; InvalidEndpointError when it would advertise a wildcard. */
+	constructor(options: ZmqControlChannelOptions = {}) {
+		this.#settings = settingsOf(options);
+		const { maxPeers, peerIdleMs, clock, curve } = this.#settings;
+		this.#peers = new Peers(maxPeers, peerIdleMs, clock);
+		this.#gate = curve === undefined ? undefined : new KeyGate(curve.allow);
+	}
+
+	get endpoint(): string | undefined {
+		return this.#endpoints[0];
+	}
+
+	/** Every endpoint under which peers know this channel; empty before `start`. */
+	get endpoints(): readonly string[] {
+		return this.#endpoints;
+	}
+
+	/** Peers connected to at the moment. */
+	get peerCount(): number {
+		return this.#peers.size;
+	}
+
+	async start(receive: ControlReceiver): Promise<void> {
+		const operation = "ZmqControlChannel.start";
+		this.#assertOpen(operation);
+		if (this.#state !== "new")
+			throw new AlreadyStartedError(operation, "the channel");
+		this.#state = "starting";
+		const { host, port, advertised } = this.#settings;
+		closeAtExit.add(this.#abandon);
+		const address = await bindAddress(operation, host);
+		this.#assertOpen(operation);
+		await this.#gate?.start();
+		const pull = this.#makePull(address);
+		this.#pull = pull;
+		try {
+			await pull.bind(formatBind(address, port));
+		} catch (error) {
+			this.#pull = undefined;
+			pull.close();
+			this.#assertOpen(operation);
+			throw new InvalidEndpointError(
+				operation,
+				formatEndpoint({ host, port }),
+				`an address this host can listen on (${(error as Error).message})`,
+			);
+		}
+		const { lastEndpoint } = pull;
+		this.#assertOpen(operation);
+		this.#bound = lastEndpoint ?? undefined;
+		const bound = Number(/:(\d+)$/.exec(lastEndpoint ?? "")?.[1] ?? port);
+		this.#endpoints = advertised.map((endpoint) =>
+			formatEndpoint({ host: endpoint.host, port: endpoint.port || bound }),
+		);
+		this.#state = "started";
+		void this.#receiveAll(pull, receive);
+	}
+
+	send(endpoint: string, message: Uint8Array): boolean {
+		if (this.#state !== "started") return this.#refuse("closed");
+		if (message.byteLength > MAX_CONTROL_MESSAGE_BYTES)
+			return this.#refuse("too_large");
+		let sender: PeerSender;
+		try {
+			sender = this.#peers.use(endpoint, () => this.#makeSender(endpoint));
+		} catch {
+			return this.#refuse("bad_endpoint");
+		}
+		if (!sender.send(message)) return this.#refuse("queue_full");
+		this.#sent += 1;
+		return true;
+	}
+
+	stats(): ControlChannelStats {
+		const turnedAway = this.#gate?.turnedAway ?? 0;
+		return {
+			sent: this.#sent,
+			received: this.#received,
+			refused: { ...this.#refused },
+			dropped:
+				turnedAway > 0
+					? { ...this.#dropped, unknown_key: turnedAway }
+					: { ...this.#dropped },
+		};
+	}
+
+	close(): Promise<void> {
+		this.#closing ??= this.#close();
+		return this.#closing;
+	}
+
+	async #close(): Promise<void> {
+		this.#state = "closed";
+		this.#closePull();
+		await this.#peers.close(this.#settings.closeFlushMs);
+		this.#gate?.close();
+		// A worker thread may end as soon as this resolves; see exit.ts.
+		if (!isMainThread)
+			await setTimeout(this.#settings.closeFlushMs + closeAtExit.HAND_BACK_MS);
+		closeAtExit.remove(this.#abandon);
+	}
+
+	/** Stops receiving and frees the port. */
+	#closePull(): void {
+		const pull = this.#pull;
+		this.#pull = undefined;
+		if (pull === undefined) return;
+		try {
+			// Unbinding frees the port before this returns; closing alone would free it some time later. Not the asynchronous
+			// unbind: that one runs in another thread while the pending receive uses the socket in this one, which aborts.
+			if (this.#bound !== undefined) pull.unbindSync(this.#bound);
+		} catch {
+			// Closing frees it as well.
+		}
+		pull.close();
+	}
+
+	async #receiveAll(pull: Pull, receive: ControlReceiver): Promise<void> {
+		let burst = 0;
+		try {
+			for (;;) {
+				const parts = await pull.receive();
+				if (this.#state !== "started") return;
+				const [message] = parts;
+				if (message === undefined || parts.length !== 1)
+					this.#drop("multipart");
+				else if (message.byteLength > MAX_CONTROL_MESSAGE_BYTES)
+					this.#drop("too_large");
+				else this.#deliver(message, receive);
+				if (++burst % BURST === 0)
+					await new Promise((resolve) => setImmediate(resolve));
+			}
+		} catch {
+			// Only a closed socket stops receiving.
+		}
+	}
+
+	#deliver(message: Uint8Array, receive: ControlReceiver): void {
+		this.#received += 1;
+		try {
+			receive(message);
+		} catch {
+			this.#drop("receiver_threw");
+		}
+	}
+
+	#makePull(address: string): Pull {
+		const { curve } = this.#settings;
+		return new Pull({
+			linger: 0,
+			// Larger ones end the connection they came over, before they are read.
+			maxMessageSize:
+				MAX_CONTROL_MESSAGE_BYTES + (curve === undefined ? 0 : CURVE_OVERHEAD),
+			receiveHighWaterMark: NATIVE_QUEUE,
+			handshakeInterval: 5_000,
+			tcpKeepalive: 1,
+			ipv6: isIPv6(address),
+			...(curve === undefined || this.#gate === undefined
+				? {}
+				: {
+						context: this.#gate.context,
+						curveServer: true,
+						curveSecretKey: curve.secretKey,
+						zapDomain: ZAP_DOMAIN,
+					}),
+		});
+	}
+
+	/** @throws when the endpoint cannot be used */
+	#makeSender(endpoint: string): PeerSender {
+		const parsed: TcpEndpoint | undefined = parseEndpoint(endpoint);
+		const { curve } = this.#settings;
+		const serverKey =
+			typeof curve?.serverKey === "function"
+				? curve.serverKey(endpoint)
+				: curve?.serverKey;
+		if (
+			parsed === undefined ||
+			(curve !== undefined && serverKey === undefined)
+		)
+			throw new InvalidEndpointError(
+				"ZmqControlChannel.send",
+				endpoint,
+				"tcp://host:port of a peer whose key is known",
+			);
+		return new PeerSender(endpoint, parsed, serverKey, {
+			...this.#settings,
+			context: this.#gate?.context,
+		});
+	}
+
+	#refuse(reason: string): false {
+		this.#refused[reason] = (this.#refused[reason] ?? 0) + 1;
+		return false;
+	}
+
+	#drop(reason: string): void {
+		this.#dropped[reason] = (this.#dropped[reason] ?? 0) + 1;
+	}
+
+	#assertOpen(operation: string): void {
+		if (this.#state === "closed")
+			throw new ClosedError(operation, "the channel");
+	}
+}
+
+/** The numeric address to listen on: libzmq would take a name for that of a network interface. */
+async function bindAddress(operation: string, host: string): Promise<string> {
+	if (host === "*") return "0.0.0.0";
+	if (isAddress(host)) return host;
+	try {
+		return (await lookup(host, { family: 4 })).address;
+	} catch (error) {
+		throw new InvalidEndpointError(
+			operation,
+			host,
+			`a host this machine can listen on (${(error as Error).message})`,
+		);
+	}
+}
+
+function formatBind(address: string, port: number): string {
+	const host = isIPv6(address) ? `[${address}]` : address;
+	return `tcp://${host}:${port === 0 ? "*" : port}`;
+}
