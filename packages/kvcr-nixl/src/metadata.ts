@@ -15,11 +15,18 @@ const HEADER = "nixlSerDes|";
 const LIST_HEADER = "nixlSDList|";
 const MAX_BACKENDS = 64;
 
+/** Formats of UCX's worker address: the low half of its first byte. */
+const LAST_ADDRESS_FORMAT = 1;
+
 /** The largest number NIXL has for a kind of memory. */
 const LAST_MEMORY_TYPE = 4;
 
 /** Address, length and device, then a key of at least its own header. */
 const LEAST_DESCRIPTOR_BYTES = 24 + 9;
+
+/** Where UCX's key says what kind of memory it is for, and the largest number for one; 0 is host memory. */
+const KEY_MEMORY_TYPE = 24 + 8;
+const LAST_KEY_MEMORY_TYPE = 8;
 
 /** A worker address of UCX is shorter than this even with dozens of devices, and longer than nothing. */
 const CONNECTION_BYTES = { least: 16, most: 1 << 20 };
@@ -48,7 +55,11 @@ export function agentNameOf(operation: string, metadata: unknown): string {
 	if (backends > MAX_BACKENDS) return refuse(`it lists ${backends} backends`);
 	for (let i = 0; i < backends; i += 1) {
 		reader.record("t");
-		const { byteLength } = reader.record("c");
+		const address = reader.record("c");
+		const { byteLength } = address;
+		// UCX ends the process over a format that it does not know.
+		if (((address[0] ?? 0) & 0x0f) > LAST_ADDRESS_FORMAT)
+			return refuse("a connection address is of an unknown format");
 		if (
 			byteLength < CONNECTION_BYTES.least ||
 			byteLength > CONNECTION_BYTES.most
@@ -70,8 +81,13 @@ export function agentNameOf(operation: string, metadata: unknown): string {
 			return refuse("a section is of an unknown memory type");
 		const descriptors = reader.count("n");
 		for (let d = 0; d < descriptors; d += 1) {
-			if (reader.record("").byteLength < LEAST_DESCRIPTOR_BYTES)
+			const descriptor = reader.record("");
+			if (descriptor.byteLength < LEAST_DESCRIPTOR_BYTES)
 				return refuse("a descriptor is cut short");
+			// UCX uses its own number for the kind of memory as an index, too.
+			const kind = descriptor[KEY_MEMORY_TYPE] as number;
+			if (kind > (word(memory) === 0 ? 0 : LAST_KEY_MEMORY_TYPE))
+				return refuse("a memory key is of another memory type");
 		}
 	}
 	if (!reader.atEnd) return refuse("it goes on after its end");
