@@ -3,10 +3,11 @@
  * that no heap disturbs another one's figures. Run by reverse-map.ts; needs --expose-gc.
  */
 import { PerformanceObserver, performance } from "node:perf_hooks";
-import { setImmediate as tick } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { keyFromText, keyText, type RouterHash } from "kvcr-core";
 import { ReverseHashMap } from "kvcr-vllm-adapter";
 import { keyAt, lastHash, missingHash, scattered } from "./reverse-map-keys.js";
+import { best, nsPer } from "./reverse-map-timing.js";
 
 /** Figures of one measurement; nanoseconds per call unless the name says otherwise. */
 export interface MapFigures {
@@ -36,6 +37,14 @@ export interface Latency {
 	over5ms: number;
 	/** Those over 1 ms of the map's own. */
 	ownOver1ms: number;
+}
+
+/** Nanoseconds per call with all keys under one hash. */
+export interface Adversity {
+	/** Inserts of the second and of the last tenth. */
+	first: number;
+	last: number;
+	remove: number;
 }
 
 interface Subject {
@@ -97,17 +106,6 @@ function memory(): number {
 	globalThis.gc?.();
 	const { heapUsed, external } = process.memoryUsage();
 	return heapUsed + external;
-}
-
-function nsPer(calls: number, body: () => void): number {
-	const start = performance.now();
-	body();
-	return ((performance.now() - start) / calls) * 1e6;
-}
-
-/** The best of three: the machine is rarely alone. */
-function best(calls: number, body: () => void): number {
-	return Math.min(nsPer(calls, body), nsPer(calls, body), nsPer(calls, body));
 }
 
 let sink = 0;
@@ -178,7 +176,8 @@ async function latencies(subject: Subject, count: number): Promise<Latency> {
 		const { user, system } = process.cpuUsage(cpu);
 		slow.push({ start, end, busyMs: (user + system) / 1000 });
 	}
-	await tick();
+	// Entries are delivered between other work, a batch at a time.
+	await sleep(200);
 	observer.disconnect();
 	const latency: Latency = {
 		longestMs: 0,
@@ -266,11 +265,7 @@ async function besideObjects(
 }
 
 /** All keys under one router hash: the time of the last tenth against that of the first, in nanoseconds per insert. */
-function adversarial(count: number): {
-	first: number;
-	last: number;
-	remove: number;
-} {
+function adversarial(count: number): Adversity {
 	const map = new ReverseHashMap();
 	const key = new Uint8Array(36);
 	const view = new DataView(key.buffer);

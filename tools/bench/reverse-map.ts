@@ -1,29 +1,23 @@
 /**
- * Benchmark of the reverse hash map against `Map<bigint, Set<string>>`.
+ * Bench of the reverse hash map against `Map<bigint, Set<string>>`.
  *
- *     node --conditions=kvcr-source --import tsx bench/reverse-map.ts [--keys 1000000,10000000] [--json FILE]
+ *     npm run bench -- reverse-map
+ *     node --conditions=kvcr-source --import tsx tools/bench/reverse-map.ts [--keys 1000000,10000000] [--json FILE]
  *
  * Figures of both structures come from the same run, each measured in a process of its own. A size above 16,000,000 is
  * measured without the baseline, whose `Map` ends there.
  */
 import { execFileSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import type { Latency, MapFigures } from "./reverse-map-worker.js";
-
-/** One line of the table and of the JSON file. */
-interface Result {
-	readonly name: string;
-	readonly value: number;
-	readonly unit: string;
-	readonly referenceName: string | null;
-	readonly referenceValue: number | null;
-	/** How many times better than the reference. */
-	readonly ratio: number | null;
-	readonly target: string | null;
-	readonly holds: boolean | null;
-}
+import {
+	type Figure,
+	type JudgedFigure,
+	judge,
+	printFigures,
+	writeFigures,
+} from "./lib/figures.js";
+import type { Adversity, Latency, MapFigures } from "./reverse-map-worker.js";
 
 const BASELINE = "Map<bigint, Set<string>>";
 const BASELINE_LIMIT = 16_000_000;
@@ -47,164 +41,109 @@ function worker<T>(subject: string, count: number): T {
 	return (JSON.parse(output) as { figures: T }).figures;
 }
 
-/** A figure that must be at least `factor` times better than the baseline's. */
-function faster(
+/** A rate from nanoseconds per call; `factor` is how many times the baseline's it has to be. */
+function rate(
 	name: string,
-	value: number,
-	reference: number | undefined,
+	ns: number,
+	baselineNs: number | undefined,
 	factor: number,
-): Result {
-	const ratio = reference === undefined ? null : reference / value;
-	return {
-		name,
-		value,
-		unit: "ns",
-		referenceName: reference === undefined ? null : BASELINE,
-		referenceValue: reference ?? null,
-		ratio,
-		target: reference === undefined ? null : `>= ${factor} x`,
-		holds: ratio === null ? null : ratio >= factor,
-	};
+): Figure {
+	const figure = { name, value: 1000 / ns, unit: "million/s" };
+	return baselineNs === undefined
+		? figure
+		: {
+				...figure,
+				reference: { name: BASELINE, value: 1000 / baselineNs },
+				target: `>= ${factor}`,
+			};
 }
 
-/** A figure with an absolute upper limit. */
-function atMost(
-	name: string,
-	value: number,
-	unit: string,
-	limit: number,
-	reference?: number,
-): Result {
-	return {
-		name,
-		value,
-		unit,
-		referenceName: reference === undefined ? null : BASELINE,
-		referenceValue: reference ?? null,
-		ratio: reference === undefined ? null : reference / value,
-		target: `<= ${limit}`,
-		holds: value <= limit,
-	};
+function bytes(name: string, value: number): Figure {
+	return { name, value, unit: "B/key", target: "<= 64" };
 }
 
-function latencyResults(
-	label: string,
-	found: Latency,
-	count: number,
-	base?: Latency,
-): Result[] {
+function latency(label: string, found: Latency, count: number): Figure[] {
 	return [
-		atMost(`${label}: longest insert, own work`, found.longestOwnMs, "ms", 2),
-		atMost(
-			`${label}: longest insert`,
-			found.longestMs,
-			"ms",
-			5,
-			base?.longestMs,
-		),
-		atMost(
-			`${label}: inserts over 1 ms`,
-			found.over1ms,
-			"calls",
-			Math.floor(count / 100_000),
-			base?.over1ms,
-		),
 		{
-			...atMost(`${label}: longest collection`, found.gcLongestMs, "ms", 0),
-			target: null,
-			holds: null,
+			name: `${label}: longest insert, own work`,
+			value: found.longestOwnMs,
+			unit: "ms",
+			target: "<= 2",
+		},
+		{
+			name: `${label}: longest insert`,
+			value: found.longestMs,
+			unit: "ms",
+			target: "<= 5",
+		},
+		{
+			name: `${label}: inserts over 1 ms`,
+			value: found.over1ms,
+			unit: "calls",
+			target: `<= ${Math.floor(count / 100_000)}`,
+		},
+		{
+			name: `${label}: longest garbage collection`,
+			value: found.gcLongestMs,
+			unit: "ms",
 		},
 	];
 }
 
-function compare(count: number): Result[] {
+function compare(count: number): Figure[] {
 	const label = `${count / 1e6}M`;
 	const map = worker<MapFigures>("map", count);
 	const base =
 		count <= BASELINE_LIMIT ? worker<MapFigures>("baseline", count) : undefined;
+	const { batchStatusHit = NaN, batchKeyHit = NaN, batchMiss = NaN } = map;
 	return [
-		faster(`${label}: insert`, map.insert, base?.insert, 5),
-		faster(`${label}: remove`, map.remove, base?.remove, 3),
-		faster(`${label}: hit, status`, map.statusHit, base?.statusHit, 6),
-		faster(
-			`${label}: hit, status, batch`,
-			map.batchStatusHit as number,
-			base?.statusHit,
-			6,
-		),
-		faster(`${label}: hit, key bytes`, map.keyHit, base?.keyHit, 4),
-		faster(
-			`${label}: hit, key bytes, batch`,
-			map.batchKeyHit as number,
-			base?.keyHit,
-			7,
-		),
-		faster(`${label}: miss`, map.miss, base?.miss, 1.5),
-		faster(`${label}: miss, batch`, map.batchMiss as number, base?.miss, 3),
-		atMost(`${label}: bytes per key`, map.bytes, "B", 64, base?.bytes),
-		atMost(
-			`${label}: bytes per key, worst while growing`,
-			map.bytesWorst,
-			"B",
-			64,
-			base?.bytesWorst,
-		),
-		atMost(
-			`${label}: bytes per key, half removed`,
-			map.bytesHalf,
-			"B",
-			64,
-			base?.bytesHalf,
-		),
-		...latencyResults(label, map.latency, count, base?.latency),
+		rate(`${label}: insert`, map.insert, base?.insert, 5),
+		rate(`${label}: remove`, map.remove, base?.remove, 3),
+		rate(`${label}: hit, status`, map.statusHit, base?.statusHit, 6),
+		rate(`${label}: hit, status, batch`, batchStatusHit, base?.statusHit, 6),
+		rate(`${label}: hit, key bytes`, map.keyHit, base?.keyHit, 4),
+		rate(`${label}: hit, key bytes, batch`, batchKeyHit, base?.keyHit, 7),
+		rate(`${label}: miss`, map.miss, base?.miss, 1.5),
+		rate(`${label}: miss, batch`, batchMiss, base?.miss, 3),
+		bytes(`${label}: memory`, map.bytes),
+		bytes(`${label}: memory, worst while growing`, map.bytesWorst),
+		bytes(`${label}: memory, half removed`, map.bytesHalf),
+		{
+			name: `${label}: total memory`,
+			value: (map.bytes * count) / 1e9,
+			unit: "GB",
+			...(base === undefined
+				? {}
+				: {
+						reference: { name: BASELINE, value: (base.bytes * count) / 1e9 },
+					}),
+		},
+		...latency(label, map.latency, count),
+		...(base === undefined
+			? []
+			: [
+					{
+						name: `${label}: longest insert of ${BASELINE}`,
+						value: base.latency.longestMs,
+						unit: "ms",
+					},
+				]),
 	];
 }
 
-function adversarial(count: number): Result[] {
-	const { first, last, remove } = worker<{
-		first: number;
-		last: number;
-		remove: number;
-	}>("adversarial", count);
-	const label = `${count / 1e6}M keys under one hash`;
+function adversarial(count: number): Figure[] {
+	const found = worker<Adversity>("adversarial", count);
+	const label = `${count / 1e6}M under one hash`;
 	return [
 		{
 			name: `${label}: insert, last tenth`,
-			value: last,
+			value: found.last,
 			unit: "ns",
-			referenceName: "second tenth",
-			referenceValue: first,
-			ratio: first / last,
-			target: ">= 0.2 x",
-			holds: last <= 5 * first,
+			reference: { name: "second tenth", value: found.first },
+			target: "<= 5",
 		},
-		{
-			name: `${label}: remove`,
-			value: remove,
-			unit: "ns",
-			referenceName: null,
-			referenceValue: null,
-			ratio: null,
-			target: null,
-			holds: null,
-		},
+		{ name: `${label}: remove`, value: found.remove, unit: "ns" },
 	];
-}
-
-function show(result: Result): string {
-	const digits = (n: number) =>
-		n >= 100 ? n.toFixed(0) : n.toFixed(n >= 10 ? 1 : 2);
-	return [
-		result.name.padEnd(46),
-		`${digits(result.value)} ${result.unit}`.padStart(12),
-		(result.referenceValue === null
-			? ""
-			: digits(result.referenceValue)
-		).padStart(9),
-		(result.ratio === null ? "" : `${digits(result.ratio)} x`).padStart(9),
-		(result.target ?? "").padStart(10),
-		result.holds === null ? "" : result.holds ? "  holds" : "  MISSED",
-	].join(" ");
 }
 
 const { values } = parseArgs({
@@ -213,37 +152,25 @@ const { values } = parseArgs({
 		json: { type: "string" },
 	},
 });
-const results: Result[] = [];
-const report = (more: Result[]) => {
-	for (const result of more) console.log(show(result));
-	results.push(...more);
-};
-console.log(`reverse hash map against ${BASELINE}\n`);
-console.log(
-	[
-		"figure".padEnd(46),
-		"value".padStart(12),
-		"baseline".padStart(9),
-		"ratio".padStart(9),
-		"target".padStart(10),
-	].join(" "),
-);
+const all: JudgedFigure[] = [];
+function report(title: string, figures: readonly Figure[]): void {
+	const judged = figures.map(judge);
+	printFigures(title, judged);
+	all.push(...judged);
+}
 const sizes = values.keys.split(",").map(Number);
 for (const size of sizes) {
 	if (!Number.isInteger(size) || size < 10_000 || size > 100_000_000)
 		throw new RangeError(
 			`--keys: ${size} must be an integer of 10,000 to 100,000,000`,
 		);
-	report(compare(size));
 }
-report(adversarial(1_000_000));
+for (const size of sizes)
+	report(`Reverse hash map, ${size} keys of 36 bytes`, compare(size));
+report("All keys under one router hash", adversarial(1_000_000));
 const beside = Math.min(10_000_000, Math.max(...sizes));
 report(
-	latencyResults(
-		`${beside / 1e6}M beside 500 MB`,
-		worker<Latency>("beside", beside),
-		beside,
-	),
+	`Growing to ${beside} keys beside 500 MB of live objects`,
+	latency("beside", worker<Latency>("beside", beside), beside),
 );
-if (values.json !== undefined)
-	writeFileSync(values.json, `${JSON.stringify(results, null, "\t")}\n`);
+if (values.json !== undefined) writeFigures(values.json, all);
