@@ -156,7 +156,10 @@ export function wire(
 	const sources = new SourceDirectory({
 		clock,
 		link,
-		localPeer: () => ({ metadata: agent.localMetadata(), regions }),
+		localPeer: () => ({
+			metadata: health.require(() => agent.localMetadata()),
+			regions,
+		}),
 		expectTraffic,
 		retryIntervalMs: settings.metadataRetryIntervalMs,
 		connectWindowMs: CONNECT_WINDOW_MS,
@@ -174,6 +177,7 @@ export function wire(
 		operationTimeoutMs: settings.operationTimeoutMs,
 		abandonTimeoutMs: settings.abandonTimeoutMs,
 		report,
+		collect: () => pump.pump(),
 	});
 	const routes = new RouteTable(agent, clock, {
 		maxRoutes: settings.maxPeers,

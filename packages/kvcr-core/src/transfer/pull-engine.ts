@@ -42,6 +42,8 @@ export interface PullEngineOptions {
 	readonly abandonTimeoutMs: number;
 	/** Called on the owner's side. */
 	readonly report: (report: TransferError) => void;
+	/** Hands over notifications that have arrived and were not read yet. */
+	readonly collect: () => void;
 }
 
 export class PullEngine {
@@ -107,6 +109,8 @@ export class PullEngine {
 			return;
 		}
 		if (pull.state !== "requested") {
+			// Nobody waits for the bytes any more. That they came is worth knowing: the deadline may be too short.
+			if (done.success) this.#dropped("late_success");
 			this.#finish(pull, NOTHING, pull.cause);
 			return;
 		}
@@ -256,6 +260,8 @@ export class PullEngine {
 
 	#deadline(pull: Pull): void {
 		pull.timer = undefined;
+		// What arrived in time counts, even if this process was too busy to look.
+		this.#options.collect();
 		if (pull.state === "connecting")
 			this.#finish(pull, NOTHING, "peer_unreachable");
 		else if (pull.state === "requested") this.#giveUp(pull, "timeout");
@@ -263,12 +269,15 @@ export class PullEngine {
 
 	/** Stops waiting and asks the source to stop too. The memory stays claimed. */
 	#giveUp(pull: Pull, cause: PullFailure): void {
-		const { clock, abandonTimeoutMs, owner } = this.#options;
+		const { clock, operationTimeoutMs, abandonTimeoutMs, owner } =
+			this.#options;
 		pull.cause = cause;
 		pull.enter("cancelling");
 		pull.timer?.cancel();
+		// Both deadlines count from the start of the operation: a pull that waited for capacity began later.
+		const startedAt = pull.request.deadline - operationTimeoutMs;
 		pull.timer = clock.schedule(
-			pull.startedAt + abandonTimeoutMs - clock.now(),
+			Math.max(0, startedAt + abandonTimeoutMs - clock.now()),
 			() => this.#abandon(pull),
 		);
 		this.#probe(pull);

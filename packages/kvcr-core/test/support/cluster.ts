@@ -3,15 +3,20 @@ import {
 	AmbiguousHashError,
 	type BlockKey,
 	blockKey,
+	type EntryResult,
 	HashNotFoundError,
+	type InventoryEvent,
 	type KeyAdapter,
 	Kvcr,
 	type KvcrOptions,
 	keyText,
+	type Logger,
+	type MemoryRegion,
 	type OperationResult,
+	type OpHandle,
 	type RouterHash,
 	routerHash,
-	silentLogger,
+	type TransferError,
 } from "../../src/index.js";
 import {
 	ManualClock,
@@ -93,6 +98,14 @@ export interface Peer {
 	readonly endpoint: string;
 	/** Results collected so far. */
 	readonly results: OperationResult[];
+	/** Framework memory, label "kv", where the peer was given some. */
+	readonly framework?: MemoryRegion;
+	/** Inventory events so far. */
+	readonly inventory?: InventoryEvent[];
+	/** Reports about memory at risk so far. */
+	readonly reports?: TransferError[];
+	/** Messages of warnings so far. */
+	readonly warnings?: string[];
 	/** False: `Cluster.run` does not poll this owner. */
 	polling: boolean;
 }
@@ -102,6 +115,8 @@ export interface PeerOptions extends Partial<KvcrOptions> {
 	readonly agentOptions?: ScriptedAgentOptions;
 	readonly aliases?: readonly string[];
 	readonly slots?: number;
+	/** Elements of framework memory to register; default none. */
+	readonly frameworkElements?: number;
 }
 
 /** Several instances that share a clock, a network and a fabric. */
@@ -112,8 +127,25 @@ export class Cluster {
 	readonly peers: Peer[] = [];
 
 	async peer(name: string, options: PeerOptions = {}): Promise<Peer> {
-		const { agentOptions, aliases, slots = 16, ...rest } = options;
+		const {
+			agentOptions,
+			aliases,
+			slots = 16,
+			frameworkElements = 0,
+			...rest
+		} = options;
 		const agent = this.fabric.agent(`agent-${name}`, agentOptions);
+		const framework =
+			frameworkElements === 0
+				? undefined
+				: await agent.createRegion({
+						label: "kv",
+						elementBytes: SLOT,
+						elementCount: frameworkElements,
+					});
+		const inventory: InventoryEvent[] = [];
+		const reports: TransferError[] = [];
+		const warnings: string[] = [];
 		const adapter = new ListAdapter();
 		const channel = this.network.channel(name, aliases && { aliases });
 		const kvcr = await Kvcr.create({
@@ -122,8 +154,11 @@ export class Cluster {
 			adapter,
 			pools: [{ name: "kv", slotBytes: SLOT, slotCount: slots }],
 			clock: this.clock,
-			logger: silentLogger,
+			logger: warningsTo(warnings),
 			exclusiveEndpoint: true,
+			frameworkRegions: framework && [framework],
+			inventorySink: (event) => void inventory.push(event),
+			onTransferReport: (report) => void reports.push(report),
 			...rest,
 		});
 		const peer: Peer = {
@@ -134,6 +169,10 @@ export class Cluster {
 			endpoint: this.network.endpoint(name),
 			results: [],
 			polling: true,
+			inventory,
+			reports,
+			warnings,
+			...(framework !== undefined && { framework }),
 		};
 		this.peers.push(peer);
 		return peer;
@@ -187,6 +226,84 @@ export class Cluster {
 		await this.clock.advanceAsync(10_000);
 		await Promise.all(closing);
 	}
+}
+
+/** Entries of an operation that has completed; undefined while it has not. */
+export function entriesOf(
+	peer: Peer,
+	handle: OpHandle,
+): readonly EntryResult[] | undefined {
+	return peer.results.find((one) => one.handle === handle)?.entries;
+}
+
+/** Per entry its status, or the reason where it failed. */
+export function outcomesOf(
+	peer: Peer,
+	handle: OpHandle,
+): readonly string[] | undefined {
+	return entriesOf(peer, handle)?.map((entry) => entry.reason ?? entry.status);
+}
+
+/** Ends the claims an operation gave. */
+export function releaseAll(peer: Peer, handle: OpHandle): void {
+	peer.kvcr.release(
+		entriesOf(peer, handle)?.flatMap((entry) => entry.releaseHandle ?? []) ??
+			[],
+	);
+}
+
+/** What must be zero in an instance that has come to rest: no claim, pin, advice, operation, transfer or quarantined slot. */
+export function leftovers(peer: Peer): object {
+	const { cache, operations, transfers, pins, advice, hintsPending } =
+		peer.kvcr.stats();
+	return {
+		claims: cache?.claims,
+		handles: cache?.handles,
+		filling: cache?.filling,
+		discarding: cache?.discarding,
+		waiting: cache?.waiting,
+		operations,
+		transfers,
+		pins,
+		advice,
+		hintsPending,
+	};
+}
+
+/** What {@link leftovers} gives for an instance that holds nothing. */
+export const NOTHING_LEFT = {
+	claims: 0,
+	handles: 0,
+	filling: 0,
+	discarding: 0,
+	waiting: 0,
+	operations: { open: 0, uncollected: 0 },
+	transfers: { pulls: {}, writes: 0 },
+	pins: { held: 0, pending: 0, releasing: 0 },
+	advice: 0,
+	hintsPending: 0,
+};
+
+/** True when a resident block has the bytes that belong to its key. */
+export function hasRightBytes(entry: EntryResult | undefined): boolean {
+	const pieces = entry?.pieces ?? [];
+	return (
+		pieces.length > 0 &&
+		pieces.every(
+			({ region, element }, piece) =>
+				Buffer.compare(
+					region.element(element),
+					content(entry?.key ?? new Uint8Array(1), region.elementBytes, piece),
+				) === 0,
+		)
+	);
+}
+
+function warningsTo(list: string[]): Logger {
+	const note = (_fields: object, message?: string): void => {
+		list.push(message ?? "");
+	};
+	return { debug() {}, info() {}, warn: note, error: note };
 }
 
 /** An envelope with one `kv.fetch` action. */
