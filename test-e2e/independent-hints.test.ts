@@ -7,7 +7,7 @@ import {
 	release,
 } from "./harness/expect.js";
 import { hint } from "./harness/hint.js";
-import { overRigs } from "./harness/rigs.js";
+import { overAllRigs } from "./harness/rigs.js";
 
 const POOLS = [
 	{ name: "kv", slotBytes: 65_536, slotCount: 32 },
@@ -15,12 +15,13 @@ const POOLS = [
 ];
 const HUGE = 13835058055282163713n;
 
-overRigs(
+overAllRigs(
 	"independent hints",
 	[
 		["portable", "zmq"],
 		["nixl", "zmq"],
 		["portable", "nats"],
+		["portable", "memory"],
 	],
 	(rig) => {
 		it("one hint with every outcome of a healthy source", async () => {
@@ -148,8 +149,11 @@ overRigs(
 
 		it("a hint without a request ID, to a peer that does not exist", async () => {
 			const worker = await rig.worker("alone", { operationTimeoutMs: 300 });
-			const source =
-				rig.channel === "zmq" ? "tcp://127.0.0.1:9" : "nats://kvcr.nobody";
+			const source = {
+				zmq: "tcp://127.0.0.1:9",
+				nats: "nats://kvcr.nobody",
+				memory: "memory://nobody",
+			}[rig.channel];
 			await worker.call("submitHint", hint({ source, hashes: [1n, 2n] }));
 			const outcomes = await worker.call("outcomes", 2);
 			for (const { outcome } of outcomes)

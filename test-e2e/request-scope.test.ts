@@ -2,14 +2,15 @@ import { expect, it } from "vitest";
 import { key } from "./harness/blocks.js";
 import { expectDrained, expectRightBytes, release } from "./harness/expect.js";
 import { hint } from "./harness/hint.js";
-import { overRigs } from "./harness/rigs.js";
+import { overAllRigs } from "./harness/rigs.js";
 
-overRigs(
+overAllRigs(
 	"request scope",
 	[
 		["portable", "zmq"],
 		["nixl", "zmq"],
 		["portable", "nats"],
+		["portable", "memory"],
 	],
 	(rig) => {
 		it("advice is followed by a later fetch and a later deliver of its request", async () => {

@@ -11,8 +11,8 @@ import type {
 
 /** Transfer agents to run a scenario over. */
 export type AgentKind = "portable" | "nixl";
-/** Control channels to run a scenario over. */
-export type ChannelKind = "zmq" | "nats";
+/** Control channels to run a scenario over; `memory` keeps all workers in the test's process. */
+export type ChannelKind = "zmq" | "nats" | "memory";
 
 /** How to set a worker up. */
 export interface WorkerOptions {
@@ -20,6 +20,8 @@ export interface WorkerOptions {
 	readonly channel: ChannelKind;
 	/** Distinguishes workers that share a NATS server, and names the subject. */
 	readonly name: string;
+	/** NIXL: name of the agent; default: one that is unique by itself. */
+	readonly agentName?: string;
 	/** ZeroMQ: port to bind; 0 or absent: any. */
 	readonly port?: number;
 	/** NATS: server URL. */
@@ -50,6 +52,8 @@ export interface BlockSpec {
 	readonly key: Uint8Array;
 	/** Default `["kv"]`. */
 	readonly layout?: readonly string[];
+	/** Delivery: which pieces of the block those of the layout are; default: the first, the second, and so on. */
+	readonly pieces?: readonly number[];
 }
 
 /** One entry of a result, its bytes already compared in the worker. */

@@ -2,7 +2,7 @@
 import type { HintOutcomeReport } from "kvcr-core";
 import { expect } from "vitest";
 import type { EntryReport } from "./commands.js";
-import type { Worker } from "./worker-handle.js";
+import type { TestWorker } from "./worker-handle.js";
 
 /** Outcomes by hash. */
 export function byHash(
@@ -26,7 +26,7 @@ export function expectRightBytes(entries: readonly EntryReport[]): void {
 
 /** Releases what entries claimed. */
 export async function release(
-	worker: Worker,
+	worker: TestWorker,
 	entries: readonly EntryReport[],
 ): Promise<void> {
 	const handles = entries.flatMap(({ releaseHandle }) => releaseHandle ?? []);
@@ -36,7 +36,7 @@ export async function release(
 }
 
 /** Waits until a worker holds nothing but ready blocks: no claim, pin, advice, open operation, transfer or quarantined slot. */
-export async function expectDrained(worker: Worker): Promise<void> {
+export async function expectDrained(worker: TestWorker): Promise<void> {
 	await expect
 		.poll(
 			async () => {

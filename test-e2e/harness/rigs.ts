@@ -7,57 +7,87 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe } from "vitest";
 import type { AgentKind, ChannelKind, WorkerOptions } from "./commands.js";
-import { Worker } from "./worker-handle.js";
+import { LocalWorkers } from "./local-worker.js";
+import { type TestWorker, Worker } from "./worker-handle.js";
 
 /** One combination, and how tests get workers of it. */
-export interface Rig {
+export interface Rig<W extends TestWorker = Worker> {
 	readonly agent: AgentKind;
 	readonly channel: ChannelKind;
 	/** Starts a worker; it is ended after the test at the latest. */
-	worker(name: string, options?: Partial<WorkerOptions>): Promise<Worker>;
+	worker(name: string, options?: Partial<WorkerOptions>): Promise<W>;
 }
+
+/** Combinations whose workers are processes: they can be killed. */
+export type ProcessRig = readonly [AgentKind, Exclude<ChannelKind, "memory">];
 
 /** Describes scenarios once for every combination given. What is not to be had here is a visible skip, and a failure in CI. */
 export function overRigs(
 	title: string,
-	combinations: readonly (readonly [AgentKind, ChannelKind])[],
+	combinations: readonly ProcessRig[],
 	scenarios: (rig: Rig) => void,
 ): void {
+	for (const [agent, channel] of combinations)
+		describeRig(title, agent, channel, scenarios, (options) =>
+			Worker.start(options),
+		);
+}
+
+/** The same for scenarios that need no processes of their own, so that they run over the in-memory network as well. */
+export function overAllRigs(
+	title: string,
+	combinations: readonly (readonly [AgentKind, ChannelKind])[],
+	scenarios: (rig: Rig<TestWorker>) => void,
+): void {
 	for (const [agent, channel] of combinations) {
-		const missing = missingReason(agent, channel);
-		const name = `${title} [${agent}, ${channel}]`;
-		if (missing !== undefined && process.env.CI !== "true") {
-			describe.skip(`${name}: ${missing}`, () => scenarios(unusable()));
-			continue;
-		}
-		describe(name, () => {
-			const workers: Worker[] = [];
-			let nats: NatsServer | undefined;
-			beforeAll(async () => {
-				if (missing !== undefined) throw new Error(missing);
-				if (channel === "nats") nats = await NatsServer.start();
-			});
-			afterEach(async () => {
-				await Promise.all(workers.splice(0).map((worker) => worker.kill()));
-			});
-			afterAll(() => nats?.stop());
-			scenarios({
+		const local = new LocalWorkers();
+		describeRig<TestWorker>(title, agent, channel, scenarios, (options) =>
+			channel === "memory" ? local.start(options) : Worker.start(options),
+		);
+	}
+}
+
+function describeRig<W extends TestWorker>(
+	title: string,
+	agent: AgentKind,
+	channel: ChannelKind,
+	scenarios: (rig: Rig<W>) => void,
+	start: (options: WorkerOptions) => Promise<W>,
+): void {
+	const missing = missingReason(agent, channel);
+	const name = `${title} [${agent}, ${channel}]`;
+	const workers: W[] = [];
+	let nats: NatsServer | undefined;
+	const rig: Rig<W> = {
+		agent,
+		channel,
+		async worker(workerName, options = {}) {
+			const worker = await start({
 				agent,
 				channel,
-				async worker(workerName, options = {}) {
-					const worker = await Worker.start({
-						agent,
-						channel,
-						name: workerName,
-						...(nats !== undefined && { natsServer: nats.url }),
-						...options,
-					});
-					workers.push(worker);
-					return worker;
-				},
+				name: workerName,
+				...(nats !== undefined && { natsServer: nats.url }),
+				...options,
 			});
-		});
+			workers.push(worker);
+			return worker;
+		},
+	};
+	if (missing !== undefined && process.env.CI !== "true") {
+		describe.skip(`${name}: ${missing}`, () => scenarios(rig));
+		return;
 	}
+	describe(name, () => {
+		beforeAll(async () => {
+			if (missing !== undefined) throw new Error(missing);
+			if (channel === "nats") nats = await NatsServer.start();
+		});
+		afterEach(async () => {
+			await Promise.all(workers.splice(0).map((worker) => worker.kill()));
+		});
+		afterAll(() => nats?.stop());
+		scenarios(rig);
+	});
 }
 
 function missingReason(
@@ -69,11 +99,6 @@ function missingReason(
 	if (channel === "nats" && !existsSync(natsProgram()))
 		return "nats-server is not here (the bootstrap says why)";
 	return undefined;
-}
-
-function unusable(): Rig {
-	const worker = (): Promise<Worker> => Promise.reject(new Error("skipped"));
-	return { agent: "portable", channel: "zmq", worker };
 }
 
 function natsProgram(): string {

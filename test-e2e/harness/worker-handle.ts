@@ -22,8 +22,25 @@ export class WorkerError extends Error {
 	}
 }
 
+/** What scenarios may do with a worker, wherever it runs. */
+export interface TestWorker {
+	readonly options: WorkerOptions;
+	readonly info: Commands["info"]["result"];
+	/** Where its control channel is reached. */
+	readonly endpoint: string;
+	/** Runs one command. @throws what it ended with there. */
+	call<N extends CommandName>(
+		name: N,
+		...args: Commands[N]["args"]
+	): Promise<Commands[N]["result"]>;
+	/** Closes the instance; resolves with the exit code of its process. */
+	close(): Promise<number>;
+	/** Ends it, however. */
+	kill(): Promise<void>;
+}
+
 /** One worker process. */
-export class Worker {
+export class Worker implements TestWorker {
 	readonly options: WorkerOptions;
 	readonly info: Commands["info"]["result"];
 	readonly #child: ChildProcess;
