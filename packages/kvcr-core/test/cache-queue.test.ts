@@ -105,6 +105,26 @@ describe("the eviction queue", () => {
 		);
 	});
 
+	it("stays in order when a record deep in the heap goes and a smaller one takes its place", () => {
+		const queue = new EvictionQueue();
+		const insert = (score: number) => {
+			const record = new ResidencyRecord("k", LAYOUTS[0] as never, 0);
+			queue.insert(record, score);
+			return record;
+		};
+		// The run is out of reach for what follows, so that it forms the heap as written.
+		for (let i = 0; i < 9; i++) insert(1000 + i);
+		const heap = [
+			0, 100, 1, 101, 102, 50, 60, 200, 201, 202, 203, 51, 52, 61, 62,
+		].map(insert);
+		queue.remove(heap[3] as ResidencyRecord);
+		const scores = walk(queue, Float64Array.of(1, 0), 99).map(
+			({ score }) => score,
+		);
+		expect(scores).toEqual([...scores].sort((a, b) => a - b));
+		expect(scores).toHaveLength(23);
+	});
+
 	it("does not look at blocks of other pools, however many go first", () => {
 		const queue = new EvictionQueue();
 		for (let i = 0; i < 1000; i++)

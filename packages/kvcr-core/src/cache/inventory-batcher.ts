@@ -36,7 +36,6 @@ export class InventoryBatcher {
 	#dueAt = 0;
 	#timer: Timer | undefined;
 	#reported = false;
-	#closed = false;
 
 	constructor(options: InventoryBatcherOptions) {
 		this.#options = options;
@@ -93,15 +92,14 @@ export class InventoryBatcher {
 		}
 	}
 
-	/** Releases the timer for good. */
+	/** Releases the timer. */
 	close(): void {
-		this.#closed = true;
 		this.#disarm();
 	}
 
 	#arm(): void {
 		const { intervalMs, clock, onDue } = this.#options;
-		if (intervalMs === 0 || this.#closed) return;
+		if (intervalMs === 0) return;
 		this.#dueAt = clock.now() + intervalMs;
 		this.#timer = clock.schedule(intervalMs, onDue);
 	}
