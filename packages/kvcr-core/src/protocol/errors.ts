@@ -1,6 +1,6 @@
 /** Malformed messages that still say whom to answer. */
 import { MalformedMessageError } from "../ports/errors.js";
-import type { OpHandle } from "../ports/names.js";
+import type { Incarnation, OpHandle } from "../ports/names.js";
 
 /**
  * Thrown by field readers and turned into a {@link MalformedMessageError} where the type of the message is known. Never
@@ -22,6 +22,7 @@ export class FieldViolation extends Error {
 /** What of a malformed `start_write` could be read besides its handle. */
 export interface ReadableRoute {
 	readonly targetAgent: string | undefined;
+	readonly senderIncarnation: Incarnation | undefined;
 	readonly senderControlEndpoint: string | undefined;
 	readonly sourceControlEndpoint: string | undefined;
 }
@@ -37,6 +38,8 @@ export class MalformedStartWriteError
 	readonly opHandle: OpHandle;
 	/** Wire field `target_agent`. */
 	readonly targetAgent: string | undefined;
+	/** Wire field `sender_incarnation`. */
+	readonly senderIncarnation: Incarnation | undefined;
 	/** Where a `write_refused` goes. */
 	readonly senderControlEndpoint: string | undefined;
 	/** The endpoint the target used for this instance, to be echoed in the answer. */
@@ -50,6 +53,7 @@ export class MalformedStartWriteError
 		super("start_write", violation.field, violation.value, violation.expected);
 		this.opHandle = opHandle;
 		this.targetAgent = route.targetAgent;
+		this.senderIncarnation = route.senderIncarnation;
 		this.senderControlEndpoint = route.senderControlEndpoint;
 		this.sourceControlEndpoint = route.sourceControlEndpoint;
 	}

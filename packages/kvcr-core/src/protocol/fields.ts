@@ -127,6 +127,13 @@ export function readIncarnation(value: unknown, path: string): Incarnation {
 	return value as Incarnation;
 }
 
+/** The incarnation in a field, or `undefined` for anything that is none. */
+export function incarnationOf(value: unknown): Incarnation | undefined {
+	return typeof value === "string" && INCARNATION.test(value)
+		? (value as Incarnation)
+		: undefined;
+}
+
 /** Like {@link readIncarnation}; absent or nil gives `undefined`. */
 export function readOptionalIncarnation(
 	value: unknown,

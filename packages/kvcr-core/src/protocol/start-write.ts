@@ -13,6 +13,7 @@ import {
 } from "./elements.js";
 import { FieldViolation, MalformedStartWriteError } from "./errors.js";
 import {
+	incarnationOf,
 	readArray,
 	readKey,
 	readOpHandle,
@@ -78,6 +79,7 @@ export function readStartWrite(
 		if (!(error instanceof FieldViolation)) throw error;
 		throw new MalformedStartWriteError(error, opHandle, {
 			targetAgent: nameOf(fields.target_agent),
+			senderIncarnation: incarnationOf(fields.sender_incarnation),
 			senderControlEndpoint: nameOf(fields.sender_control_endpoint),
 			sourceControlEndpoint: nameOf(fields.source_control_endpoint),
 		});

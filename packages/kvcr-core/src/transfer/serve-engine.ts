@@ -27,6 +27,7 @@ import type {
 import { encodeWriteDone } from "../protocol/index.js";
 import type { Telemetry } from "../telemetry/telemetry.js";
 import type { ControlLink } from "./control-link.js";
+import { EndedWrites, type WriteName, writeKey } from "./ended-writes.js";
 import type { FenceTable } from "./fences.js";
 import { TransferError } from "./reports.js";
 import type { Route, RouteTable } from "./routes.js";
@@ -62,10 +63,12 @@ export class ServeEngine {
 	readonly #o: ServeEngineOptions;
 	readonly #jobs = new Map<string, ServeJob>();
 	readonly #byTransfer = new Map<TransferId, ServeJob>();
+	readonly #ended: EndedWrites;
 	#stopped = false;
 
 	constructor(options: ServeEngineOptions) {
 		this.#o = options;
+		this.#ended = new EndedWrites(options.fences);
 	}
 
 	/** Writes asked for and not over yet. */
@@ -85,46 +88,53 @@ export class ServeEngine {
 	startWrite(message: StartWriteMessage): void {
 		const { header, opHandle } = message;
 		this.#o.stall.traffic();
-		const id = jobId(header, opHandle);
-		if (this.#jobs.has(id)) {
-			// Answered when the operation ends, once.
-			return;
-		}
+		const name = writeName(header, opHandle);
+		// A copy. The operation is answered once, when it ends; serving it again would write where others are by now.
+		if (this.#isKnown(name)) return;
 		const reason = this.#refusal(message);
 		if (reason !== undefined) {
-			this.#o.replies.refuse(header, opHandle, reason);
+			this.#refuse(name, header, reason);
 			return;
 		}
 		const route = this.#route(header, message.peer);
 		if (route === undefined) {
-			this.#o.replies.refuse(header, opHandle, "no_route");
+			this.#refuse(name, header, "no_route");
 			return;
 		}
 		if (message.peer !== undefined)
 			this.#o.replies.acknowledge(header, opHandle);
 		const destinations = this.#locate(route, message);
 		if (destinations === undefined) {
+			this.#ended.add(name);
 			this.#o.replies.fail(route, header, opHandle, "bad_element");
 			return;
 		}
 		if (route.users >= this.#o.maxWritesPerPeer) {
-			this.#o.replies.refuse(header, opHandle, "too_many_writes");
+			this.#refuse(name, header, "too_many_writes");
 			return;
 		}
-		this.#admit(message, id, route, destinations);
+		this.#admit(message, name, route, destinations);
 	}
 
-	/** A `start_write` that cannot be used, but can be answered. */
+	/**
+	 * A `start_write` that cannot be used, but can be answered. Without knowing whose it is, nothing would keep an intact copy
+	 * from being served after the answer: then the target's deadline decides.
+	 */
 	malformed(error: MalformedStartWriteError): void {
+		const { targetAgent, senderIncarnation, opHandle } = error;
 		const { senderControlEndpoint, sourceControlEndpoint } = error;
-		this.#o.replies.refuse(
-			{
-				...(senderControlEndpoint !== undefined && { senderControlEndpoint }),
-				...(sourceControlEndpoint !== undefined && { sourceControlEndpoint }),
-			},
-			error.opHandle,
-			"malformed",
-		);
+		if (targetAgent === undefined || senderIncarnation === undefined) return;
+		const name = {
+			agentName: targetAgent,
+			incarnation: senderIncarnation,
+			opHandle,
+		};
+		if (this.#isKnown(name)) return;
+		const header = {
+			...(senderControlEndpoint !== undefined && { senderControlEndpoint }),
+			...(sourceControlEndpoint !== undefined && { sourceControlEndpoint }),
+		};
+		this.#refuse(name, header, "malformed");
 	}
 
 	/** A target has given up on a write and asks what became of it. */
@@ -134,7 +144,9 @@ export class ServeEngine {
 		if (header.senderControlEndpoint === undefined) return;
 		const meant =
 			sourceIncarnation === undefined || sourceIncarnation === incarnation;
-		const job = meant ? this.#jobs.get(jobId(header, opHandle)) : undefined;
+		const job = meant
+			? this.#jobs.get(writeKey(writeName(header, opHandle)))
+			: undefined;
 		if (meant)
 			fences.fence(header.targetAgent, header.senderIncarnation, opHandle);
 		if (job !== undefined) this.#cancel(job);
@@ -178,6 +190,21 @@ export class ServeEngine {
 	quiesced(): void {
 		for (const job of [...this.#jobs.values()])
 			this.#finish(job, "failed", "closed");
+	}
+
+	/** True for an operation under way, and for one that is over. */
+	#isKnown(name: WriteName): boolean {
+		return this.#jobs.has(writeKey(name)) || this.#ended.has(name);
+	}
+
+	/** Says that an operation never will be submitted, and keeps to it. */
+	#refuse(
+		name: WriteName,
+		header: Parameters<ServeReplies["refuse"]>[0],
+		reason: string,
+	): void {
+		this.#ended.add(name);
+		this.#o.replies.refuse(header, name.opHandle, reason);
 	}
 
 	#refusal(message: StartWriteMessage): string | undefined {
@@ -228,7 +255,7 @@ export class ServeEngine {
 
 	#admit(
 		message: StartWriteMessage,
-		id: string,
+		name: WriteName,
 		route: Route,
 		destinations: ServeDestination[][],
 	): void {
@@ -237,7 +264,7 @@ export class ServeEngine {
 		const remaining = Math.min(message.remainingTimeoutMs, operationTimeoutMs);
 		const job = new ServeJob(
 			{
-				id,
+				name,
 				opHandle: message.opHandle,
 				route,
 				replyTo: message.header.senderControlEndpoint,
@@ -253,7 +280,7 @@ export class ServeEngine {
 			(settled) => this.#write(settled),
 		);
 		route.users += 1;
-		this.#jobs.set(id, job);
+		this.#jobs.set(writeKey(name), job);
 		job.timer = clock.schedule(remaining, () => this.#expire(job));
 		if (this.#o.lock.held) this.#o.owner.enqueue(() => this.#gather(job));
 		else if (this.#o.memory.claim(job)) this.#write(job);
@@ -361,7 +388,8 @@ export class ServeEngine {
 		job.enter("finished");
 		job.timer?.cancel();
 		job.timer = undefined;
-		this.#jobs.delete(job.request.id);
+		this.#jobs.delete(writeKey(job.request.name));
+		this.#ended.add(job.request.name);
 		job.request.route.users -= 1;
 		if (job.transfer !== undefined) this.#byTransfer.delete(job.transfer);
 		this.#o.memory.release(job);
@@ -389,9 +417,13 @@ export class ServeEngine {
 	}
 }
 
-function jobId(
+function writeName(
 	header: MessageHeader,
 	opHandle: StartWriteMessage["opHandle"],
-): string {
-	return `${opHandle}:${header.senderIncarnation}:${header.targetAgent}`;
+): WriteName {
+	return {
+		agentName: header.targetAgent,
+		incarnation: header.senderIncarnation,
+		opHandle,
+	};
 }

@@ -10,6 +10,7 @@ import type { PinClient } from "../framework/pins.js";
 import type { KeyRef } from "../owner/key-ref.js";
 import type { Timer, TransferId } from "../ports/index.js";
 import { KvcrError } from "../ports/index.js";
+import type { WriteName } from "./ended-writes.js";
 import type { ReportedElement } from "./reports.js";
 import type { RoutedElement } from "./routes.js";
 import type { ReplyAddress } from "./serve-replies.js";
@@ -30,7 +31,7 @@ export interface ServeDestination extends RoutedElement {
 
 /** What a target asked for, checked. */
 export interface ServeRequest extends ReplyAddress {
-	readonly id: string;
+	readonly name: WriteName;
 	readonly keys: readonly KeyRef[];
 	readonly destinations: readonly (readonly ServeDestination[])[];
 	readonly allowSubset: boolean;
