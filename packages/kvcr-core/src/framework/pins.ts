@@ -151,7 +151,7 @@ export class PinLedger {
 		for (const pin of [...this.#byHandle.values()])
 			if (pin.releasing) this.#release(pin);
 		this.#retryBlocked();
-		if (this.#pending.size === 0) return;
+		// Also when nothing is pending: a withdrawn request may be granted all the same, and that pin has to go back.
 		for (const [id, granted] of this.#results()) this.#answered(id, granted);
 	}
 
