@@ -209,6 +209,7 @@ export class Simulation {
 			this.#strangers.pick(strangers),
 			this.dice,
 			(ms, task) => this.later(ms, task),
+			(line) => this.events.add(line),
 		);
 	}
 

@@ -16,6 +16,7 @@ export function strangerAnswers(
 	stranger: SimInstance,
 	dice: FaultDice,
 	later: (ms: number, task: () => void) => void,
+	log: (line: string) => void,
 ): void {
 	const scope = `strangers ${asker.name}`;
 	const to = asker.channel.endpoint;
@@ -30,8 +31,9 @@ export function strangerAnswers(
 	const random = dice.random(scope);
 	const post = (forged: ControlMessage): void =>
 		later(random.pick([0, 1, 10]), () => {
-			if (stranger.alive)
-				stranger.channel.post(to, encodeControlMessage(forged));
+			if (!stranger.alive) return;
+			log(`${stranger.name} forges ${forged.type} for ${asker.name}`);
+			stranger.channel.post(to, encodeControlMessage(forged));
 		});
 	switch (message.type) {
 		case "resolve_hashes": {
@@ -50,9 +52,10 @@ export function strangerAnswers(
 			if (dice.roll("forge", scope))
 				post({ type: "write_refused", header, opHandle });
 			if (dice.roll("impostor", scope))
-				later(random.pick([0, 1, 10]), () =>
-					claimDone(asker, stranger.agent.name, opHandle, message.keys.length),
-				);
+				later(random.pick([0, 1, 10]), () => {
+					log(`${stranger.name} claims a write to ${asker.name}`);
+					claimDone(asker, stranger.agent.name, opHandle, message.keys.length);
+				});
 			return;
 		}
 		case "write_probe": {
