@@ -1,8 +1,8 @@
 /** Reads an accepted connection into memory of the reader's choice. */
 import { Socket } from "node:net";
 
-/** Bytes of the buffer that is read into when the reader has no better place. */
-export const SCRATCH_BYTES = 64 * 1024;
+/** Bytes of the buffer that is read into when the reader has no better place: room for a frame around 64 KiB. */
+export const SCRATCH_BYTES = 80 * 1024;
 
 /** Where bytes go. */
 export interface SocketReader {

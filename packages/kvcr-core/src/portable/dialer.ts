@@ -13,6 +13,9 @@ import {
 	WelcomeStatus,
 } from "./frames.js";
 
+/** Bytes of answers read at a time. */
+const ANSWER_BUFFER_BYTES = 8 * 1024;
+
 /** Whom to reach, and as whom. */
 export interface DialTarget {
 	readonly host: string;
@@ -78,6 +81,14 @@ export class Dialer {
 			noDelay: true,
 			keepAlive: true,
 			keepAliveInitialDelay: 15_000,
+			// One small buffer for all answers: without it Node allocates 64 KiB for each of them.
+			onread: {
+				buffer: Buffer.allocUnsafeSlow(ANSWER_BUFFER_BYTES),
+				callback: (bytes, buffer) => {
+					this.#feed(Buffer.from(buffer.buffer, buffer.byteOffset, bytes));
+					return true;
+				},
+			},
 		});
 		this.#socket = socket;
 		const timer = clock.schedule(greetingMs, () => {
@@ -99,13 +110,6 @@ export class Dialer {
 				certainty: gone ? "gone" : "unsure",
 				reason: `${this.#welcomed ? "the connection was lost" : "the target cannot be reached"}: ${error.message}`,
 			};
-		});
-		socket.on("data", (bytes: Buffer) => {
-			try {
-				this.#reader.feed(bytes);
-			} catch (error) {
-				this.#fail("unsure", `the target broke the protocol: ${String(error)}`);
-			}
 		});
 		this.closed = new Promise((resolve) => {
 			socket.once("close", () => {
@@ -188,6 +192,15 @@ export class Dialer {
 
 	/** For the frame reader; a target streams nothing. */
 	stream(): void {}
+
+	#feed(bytes: Buffer): void {
+		if (this.#socket.destroyed) return;
+		try {
+			this.#reader.feed(bytes);
+		} catch (error) {
+			this.#fail("unsure", `the target broke the protocol: ${String(error)}`);
+		}
+	}
 
 	#fail(certainty: Ending["certainty"], reason: string): void {
 		if (this.#socket.destroyed) return;
