@@ -1,3 +1,4 @@
 import { packageTests } from "../../tools/config/vitest.js";
 
-export default packageTests();
+// Many tests start processes of their own, several at a time.
+export default packageTests({ testTimeout: 60_000 });

@@ -1,8 +1,9 @@
 /**
  * Builds the addon in `native/` into `prebuilds/`, the only place it is ever loaded from.
  *
- * `node scripts/build-native.mjs` makes the artefact of this machine; `--all` makes every published one (a cross
- * compiler that is missing is an error). An artefact that is newer than everything it is made of is left alone.
+ * `node scripts/build-native.mjs` makes the artefact of this machine. `--all` makes every published one; a compiler that
+ * is missing is an error. `--available` makes those that there is a compiler for. An artefact that is made of what it
+ * would be made of is left alone.
  *
  * The headers come from the `node-api-headers` package, laid out as the folder node-gyp expects: the build is the same
  * on every machine, needs no download, and cannot use anything outside Node-API by accident.
@@ -36,7 +37,8 @@ const targets = {
 	arm64: { prefix: "aarch64-linux-gnu-" },
 };
 
-const all = process.argv.includes("--all");
+const available = process.argv.includes("--available");
+const all = available || process.argv.includes("--all");
 if (process.platform !== "linux") {
 	console.log("kvcr-nixl: NIXL runs on Linux only; nothing to build here");
 	process.exit(0);
@@ -65,9 +67,10 @@ async function build(arch) {
 	}
 	const prefix = arch === process.arch ? "" : target.prefix;
 	if (!works(`${prefix}g++`)) {
-		fail(
-			`${prefix}g++ is needed to build for linux-${arch} (Debian: apt-get install g++${prefix && `-${prefix.slice(0, -1)}`})`,
-		);
+		const problem = `${prefix}g++ is needed to build for linux-${arch} (Debian: apt-get install g++${prefix && `-${prefix.slice(0, -1)}`})`;
+		if (!available) fail(problem);
+		console.log(`kvcr-nixl: ${problem}; skipped`);
+		return;
 	}
 	// A folder of its own, and a rename at the end: two builds at once do not disturb each other, and whoever loads the
 	// artefact meanwhile sees the old one or the new one.
