@@ -14,8 +14,6 @@ export interface OpenCall {
 	readonly kind: OperationResult["kind"];
 	readonly blocks: readonly SimBlock[];
 	readonly startedAt: number;
-	/** Milliseconds the owner was not able to act when the call began; see `CallBook.idleMs`. */
-	readonly idleBefore: number;
 	/** Deposits: framework elements that are read. */
 	readonly reads: readonly FrameworkElement[];
 	/** Deliveries: destination elements by key position; those of one key have an owner of their own. */
@@ -40,8 +38,8 @@ export class CallBook {
 	readonly hints = new Map<string, Set<RouterHash>>();
 	/** Results per key, and outcomes per hash, seen so far. */
 	results = 0;
-	/** Milliseconds during which the owner or the process was kept from acting. */
-	idleMs = 0;
+	/** Until when the owner or the process is kept from acting, in virtual time. */
+	hinderedUntil = 0;
 	readonly #completed = new Set<OpHandle>();
 	/** Elements reported uncertain and not quiesced, as `side handle`. */
 	readonly #uncertain = new Map<string, TransferError>();
@@ -151,15 +149,21 @@ export class CallBook {
 			this.#broken("outcome", `${outcome} for a hint that is neither`);
 	}
 
+	/** The owner, or the process, cannot act for a while. */
+	hinder(now: number, ms: number): void {
+		this.hinderedUntil = Math.max(this.hinderedUntil, now + ms);
+	}
+
 	/** Operations end in time. */
 	checkDeadlines(now: number): void {
 		const { operationMs, abandonMs } = this.#limits;
 		for (const call of this.open.values()) {
 			const limit = call.kind === "deliver" ? abandonMs : operationMs;
-			const idle = this.idleMs - call.idleBefore;
-			// After a pause what waited for the owner starts over with its own time.
-			const allowed = limit + (idle > 0 ? idle + operationMs : 0) + SLACK_MS;
-			if (now - call.startedAt > allowed)
+			// After a pause, what waited for the owner starts over with its own time.
+			const hindered = this.hinderedUntil > call.startedAt;
+			const since = hindered ? this.hinderedUntil : call.startedAt;
+			const allowed = limit + (hindered ? operationMs : 0) + SLACK_MS;
+			if (now - since > allowed)
 				this.#broken(
 					"deadline",
 					`a ${call.kind} is open after ${now - call.startedAt} ms`,

@@ -181,7 +181,7 @@ async function attempt(
 		const residency = target.parts.cache?.get(block.text);
 		if (residency !== undefined) target.parts.cache?.drop(residency);
 	}
-	await sim.advance(50);
+	await sim.advance(100);
 	return missing < 0 ? undefined : missing === 0 ? "fetch" : "hint";
 }
 

@@ -70,7 +70,7 @@ export function perform(sim: Simulation, step: Step): void {
 			return;
 		case "silence":
 			instance.silentUntil = sim.clock.now() + step.ms;
-			instance.calls.idleMs += step.ms;
+			instance.calls.hinder(sim.clock.now(), step.ms);
 			sim.later(step.ms, () => instance.wake());
 			return;
 		case "stall":
@@ -234,7 +234,6 @@ function begin(
 		reads: call.reads ?? [],
 		destinations: call.destinations ?? [],
 		startedAt: sim.clock.now(),
-		idleBefore: instance.calls.idleMs,
 		aborted: false,
 	});
 }
@@ -282,14 +281,15 @@ function abort(
 function lock(sim: Simulation, instance: SimInstance, ms: number): void {
 	const hold = instance.call("lockState", (kvcr) => kvcr.lockState());
 	if (hold === undefined) return;
-	instance.calls.idleMs += ms;
+	instance.calls.hinder(sim.clock.now(), ms);
 	sim.later(ms, () => instance.clock.gate(() => hold.release()));
 }
 
 function stall(sim: Simulation, instance: SimInstance, ms: number): void {
 	sim.events.add(`${instance.name} stalls for ${ms}`);
 	instance.clock.stop();
-	instance.calls.idleMs += ms + ABANDON_MS;
+	// What was refused because of the stall takes its time, too.
+	instance.calls.hinder(sim.clock.now(), ms + ABANDON_MS);
 	sim.later(ms, () => instance.clock.resume());
 }
 
