@@ -11,17 +11,8 @@ export async function closeAll(
 	parts: Wiring,
 	settings: Settings,
 ): Promise<void> {
-	const {
-		independent,
-		resolver,
-		pulls,
-		serve,
-		copier,
-		cache,
-		health,
-		agent,
-		channel,
-	} = parts;
+	const { independent, resolver, pulls, serve, copier, cache, agent, channel } =
+		parts;
 	const failures: unknown[] = [];
 	const attempt = (step: () => void): void => {
 		try {
@@ -37,11 +28,15 @@ export async function closeAll(
 	attempt(() => serve.stop());
 	attempt(() => cache?.close());
 	drain(parts, attempt);
-	if (health.failure === undefined)
-		await transfersEnded(parts, settings.closeTimeoutMs);
+	await transfersEnded(parts, settings.closeTimeoutMs);
 	await channel.close().catch((error: unknown) => failures.push(error));
 	// This is the proof. Where it fails, everything below would free memory under a write.
-	await agent.close();
+	try {
+		await agent.close();
+	} catch (error) {
+		surrender(parts, attempt);
+		throw error;
+	}
 	attempt(() => parts.pump.stop());
 	attempt(() => serve.quiesced());
 	attempt(() => pulls.quiesced());
@@ -65,6 +60,18 @@ export async function closeAll(
 	if (failures.length > 0) throw failures[0];
 }
 
+/** Nothing can be proven: every buffer stays, timers go, and whoever still waits is told what must not be touched. */
+function surrender(parts: Wiring, attempt: (step: () => void) => void): void {
+	const { pulls, serve, sources, stall, operations, routes } = parts;
+	attempt(() => pulls.surrender());
+	attempt(() => serve.surrender());
+	drain(parts, attempt);
+	attempt(() => sources.close());
+	attempt(() => routes.close());
+	stall.close();
+	operations.failAll("uncertain");
+}
+
 function drain(parts: Wiring, attempt: (step: () => void) => void): void {
 	// A task that throws leaves those behind it queued: go on until none is left.
 	while (parts.owner.size > 0) attempt(() => parts.owner.drain());
@@ -85,7 +92,9 @@ async function transfersEnded(parts: Wiring, limitMs: number): Promise<void> {
 			resolve();
 		};
 		const check = (): void => {
-			if (pulls.size === 0 && serve.size === 0) finish();
+			// Once progress has failed nothing ends by itself any more.
+			const hopeless = parts.health.failure !== undefined;
+			if (hopeless || (pulls.size === 0 && serve.size === 0)) finish();
 		};
 		// The clock's timers do not keep the process alive, and closing must come to its end.
 		const alive = setTimeout(() => {}, limitMs);

@@ -47,7 +47,7 @@ export class KvcrDriver {
 			readonly expectedLayout?: readonly string[];
 		} = {},
 	): Promise<OperationResult> {
-		return this.#await(this.#kvcr.fetch(keys, options), options.signal);
+		return this.#await(() => this.#kvcr.fetch(keys, options), options.signal);
 	}
 
 	/** `Kvcr.deposit`, awaited. */
@@ -55,7 +55,10 @@ export class KvcrDriver {
 		blocks: Iterable<DepositBlock>,
 		options: AwaitOptions & { readonly noEvict?: boolean } = {},
 	): Promise<OperationResult> {
-		return this.#await(this.#kvcr.deposit(blocks, options), options.signal);
+		return this.#await(
+			() => this.#kvcr.deposit(blocks, options),
+			options.signal,
+		);
 	}
 
 	/** `Kvcr.deliver`, awaited. */
@@ -64,7 +67,7 @@ export class KvcrDriver {
 		options: AwaitOptions & { readonly requestId?: string } = {},
 	): Promise<OperationResult> {
 		return this.#await(
-			this.#kvcr.deliver(destinations, options),
+			() => this.#kvcr.deliver(destinations, options),
 			options.signal,
 		);
 	}
@@ -107,14 +110,20 @@ export class KvcrDriver {
 	}
 
 	#await(
-		handle: OpHandle,
+		start: () => OpHandle,
 		signal: AbortSignal | undefined,
 	): Promise<OperationResult> {
+		// Nothing is started that nobody would hear of: its claims would never be given back.
 		if (this.#failure !== undefined) return Promise.reject(this.#failure);
 		if (this.#stopped)
 			return Promise.reject(new ClosedError("KvcrDriver", "the driver"));
+		const handle = start();
 		const abort = (): void => {
-			this.#kvcr.abort(handle);
+			try {
+				this.#kvcr.abort(handle);
+			} catch {
+				// The instance is closing or has failed, which ends the operation as well. Nobody catches what a listener throws.
+			}
 			this.#schedule();
 		};
 		const promise = new Promise<OperationResult>((resolve, reject) => {

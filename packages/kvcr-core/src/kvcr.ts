@@ -23,6 +23,7 @@ import {
 	type OpHandle,
 	type ReleaseHandle,
 	StartupError,
+	type Timer,
 } from "./ports/index.js";
 import type { StateLockHold } from "./progress/state-lock.js";
 import { type PoolMemory, type Wiring, wire } from "./wiring.js";
@@ -96,6 +97,8 @@ export class Kvcr {
 	readonly #settings: Settings;
 	readonly #defaultLayout: readonly string[] | undefined;
 	#closing: Promise<void> | undefined;
+	/** Armed while a pin waits for the framework. */
+	#pinTimer: Timer | undefined;
 
 	private constructor(
 		parts: Wiring,
@@ -179,6 +182,7 @@ export class Kvcr {
 	): QueryResult[] {
 		this.#enter("Kvcr.query");
 		const adviceId = adviceOf(options.requestId, "Kvcr.query");
+		checkList(keys, "Kvcr.query", "keys", "an iterable of block keys");
 		const { cache, selector } = this.#parts;
 		const results: QueryResult[] = [];
 		let index = 0;
@@ -346,6 +350,7 @@ export class Kvcr {
 	/** Ends claims. One result per handle, in order; releasing twice is no error. */
 	release(handles: Iterable<ReleaseHandle>): ReleaseResult[] {
 		this.#enter("Kvcr.release");
+		checkList(handles, "Kvcr.release", "handles", "an iterable of handles");
 		const list = [...handles];
 		for (const [index, handle] of list.entries()) {
 			if (typeof handle !== "bigint")
@@ -408,10 +413,14 @@ export class Kvcr {
 			owner.drain();
 			pins?.poll();
 			this.#leave();
-			// Only the framework can move these on, and it has no way to wake us.
+			// Only the framework can move these on, and it need not be able to wake us.
 			if (pins?.waiting)
-				clock.schedule(this.#settings.metadataRetryIntervalMs, () =>
-					owner.wake(),
+				this.#pinTimer ??= clock.schedule(
+					this.#settings.metadataRetryIntervalMs,
+					() => {
+						this.#pinTimer = undefined;
+						owner.wake();
+					},
 				);
 		}
 		return operations.takeCompleted();
@@ -425,8 +434,19 @@ export class Kvcr {
 		return this.#parts.lock.hold();
 	}
 
-	/** Calls a listener when a poll would find something. The returned function removes it. */
+	/**
+	 * Calls a listener when a poll would find something. It must not call back into the instance synchronously. The returned
+	 * function removes it.
+	 * @throws InvalidArgumentError for anything but a function.
+	 */
 	onWake(listener: () => void): () => void {
+		if (typeof listener !== "function")
+			throw new InvalidArgumentError(
+				"Kvcr.onWake",
+				"listener",
+				listener,
+				"a function",
+			);
 		return this.#parts.owner.onWake(listener);
 	}
 
@@ -465,7 +485,10 @@ export class Kvcr {
 	 * @throws NotQuiescentError (as rejection) when something native may still touch memory: it stays mapped.
 	 */
 	close(): Promise<void> {
-		this.#closing ??= closeAll(this.#parts, this.#settings);
+		if (this.#closing === undefined) {
+			this.#pinTimer?.cancel();
+			this.#closing = closeAll(this.#parts, this.#settings);
+		}
 		return this.#closing;
 	}
 
@@ -502,13 +525,7 @@ export class Kvcr {
 		argument: string,
 		read: (item: Item, at: string) => T,
 	): { refs: KeyRef[]; items: T[] } {
-		if (
-			typeof batch !== "object" ||
-			batch === null ||
-			!(Symbol.iterator in batch)
-		) {
-			throw new InvalidArgumentError(operation, argument, batch, "an iterable");
-		}
+		checkList(batch, operation, argument, "an iterable");
 		const refs: KeyRef[] = [];
 		const items: T[] = [];
 		const seen = new Set<string>();
@@ -549,6 +566,14 @@ export class Kvcr {
 			pieces as readonly DepositPiece[]
 		).entries()) {
 			const where = `${at}.pieces[${index}]`;
+			if (typeof piece !== "object" || piece === null) {
+				throw new InvalidArgumentError(
+					"Kvcr.deposit",
+					where,
+					piece,
+					"a piece { label, bytes } or { label, region, element }",
+				);
+			}
 			if ("bytes" in piece) {
 				memory.checkLayout([piece.label], "Kvcr.deposit", `${where}.label`);
 				const expected = memory.slotBytes(piece.label);
@@ -617,6 +642,23 @@ export async function createWired(
 		}
 		throw error;
 	}
+}
+
+/** A string or a single key can be iterated too, and is never meant. */
+function checkList(
+	list: unknown,
+	operation: string,
+	argument: string,
+	expected: string,
+): void {
+	if (
+		typeof list === "object" &&
+		list !== null &&
+		Symbol.iterator in list &&
+		!(list instanceof Uint8Array)
+	)
+		return;
+	throw new InvalidArgumentError(operation, argument, list, expected);
 }
 
 function adviceOf(requestId: string | undefined, operation: string) {

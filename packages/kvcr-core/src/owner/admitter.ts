@@ -44,10 +44,16 @@ export class Admitter {
 		listener: AdmissionListener,
 		tickets: Map<number, CapacityTicket>,
 	): void {
-		if (entries.length === 0) return;
-		const outcomes = this.#cache.admit(entries, source, protect);
+		const fitting = entries.filter((entry) => {
+			// A pool without slots has no memory here: whatever needs it can never fit.
+			if (this.#cache.pieceSizes(entry.layout) !== undefined) return true;
+			listener.refused(entry.entry, "FAILED", "too_large");
+			return false;
+		});
+		if (fitting.length === 0) return;
+		const outcomes = this.#cache.admit(fitting, source, protect);
 		for (const [index, outcome] of outcomes.entries()) {
-			const entry = entries[index] as AdmissionEntry;
+			const entry = fitting[index] as AdmissionEntry;
 			if (outcome.kind === "no_capacity") {
 				this.#short(
 					entry,

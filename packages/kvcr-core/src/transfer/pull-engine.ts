@@ -198,6 +198,20 @@ export class PullEngine {
 	}
 
 	/**
+	 * Says of every pull that is left that its memory is at risk for good, and releases the timers: nobody will hear of an end
+	 * any more.
+	 */
+	surrender(): void {
+		for (const pull of this.#pulls) {
+			pull.timer?.cancel();
+			this.#abandon(pull);
+			pull.timer?.cancel();
+			pull.timer = undefined;
+			this.#unwatch(pull);
+		}
+	}
+
+	/**
 	 * Ends every pull that is left, after the transfer agent proved that nothing can write into its memory any more.
 	 */
 	quiesced(): void {
@@ -293,7 +307,7 @@ export class PullEngine {
 			pull.request.listener.abandoned(pull);
 			this.#options.report(report);
 		});
-		this.#probeAgain(pull);
+		if (!this.#closed) this.#probeAgain(pull);
 	}
 
 	#probe(pull: Pull): void {

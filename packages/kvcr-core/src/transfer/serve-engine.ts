@@ -186,6 +186,14 @@ export class ServeEngine {
 		for (const job of [...this.#jobs.values()]) this.#cancel(job);
 	}
 
+	/** Says of every job that is left that its memory may be read for good, and releases the timers. */
+	surrender(): void {
+		for (const job of this.#jobs.values()) {
+			job.timer?.cancel();
+			if (!job.abandoned) this.#abandon(job);
+		}
+	}
+
 	/** Ends every job that is left, after the agent proved that nothing reads memory any more. */
 	quiesced(): void {
 		for (const job of [...this.#jobs.values()])
@@ -393,6 +401,8 @@ export class ServeEngine {
 		job.request.route.users -= 1;
 		if (job.transfer !== undefined) this.#byTransfer.delete(job.transfer);
 		this.#o.memory.release(job);
+		// Closing waits for the last one, and for nothing else.
+		if (this.#stopped) owner.wake();
 		if (job.abandoned) {
 			const report = new TransferError(
 				"quiesced",
