@@ -24,6 +24,7 @@ export async function closeAll(
 	attempt(() => independent.close());
 	attempt(() => resolver.close());
 	attempt(() => copier.close());
+	attempt(() => parts.integrity?.close());
 	attempt(() => pulls.stop());
 	attempt(() => serve.stop());
 	attempt(() => cache?.close());

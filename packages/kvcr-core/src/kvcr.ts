@@ -6,6 +6,7 @@ import {
 	requestAdviceId,
 	startsPlacement,
 } from "./hints/index.js";
+import { BlockHasher } from "./integrity/hasher.js";
 import { type KvcrOptions, readSettings, type Settings } from "./options.js";
 import { DeliverWork } from "./owner/deliver-work.js";
 import { type DepositSource, DepositWork } from "./owner/deposit-work.js";
@@ -623,7 +624,9 @@ export async function createWired(
 			});
 			pools.push({ name, region });
 		}
-		const parts = wireParts(options, settings, pools);
+		const hasher =
+			settings.integrity === "verify" ? await BlockHasher.load() : undefined;
+		const parts = wireParts(options, settings, pools, undefined, hasher);
 		parts.pump.start();
 		await parts.channel.start((message) => parts.inbox.receive(message));
 		const only = options.pools.length === 1 ? options.pools[0] : undefined;

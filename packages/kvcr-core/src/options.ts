@@ -70,6 +70,12 @@ export interface KvcrOptions {
 	/** Introduce this instance to a source as soon as a hint names it. @default true */
 	readonly eagerConnect?: boolean | undefined;
 	/**
+	 * `"verify"`: keep a checksum of every managed block, give it to peers that resolve its hash, and check what independent
+	 * hints bring in before it becomes ready. Costs one pass over the bytes at either side, in small portions.
+	 * @default "off"
+	 */
+	readonly integrity?: "off" | "verify" | undefined;
+	/**
 	 * Whether a predecessor at our control endpoint must be dead once we have it. True lets targets of a restarted source use
 	 * their memory again. @default what the channel says of its endpoint
 	 */
@@ -95,6 +101,7 @@ export interface Settings {
 	readonly maxMetadataBytes: number;
 	readonly idlePeerMs: number;
 	readonly eagerConnect: boolean;
+	readonly integrity: "off" | "verify";
 }
 
 /** @throws InvalidArgumentError naming the first unusable setting. */
@@ -162,6 +169,7 @@ export function readSettings(options: KvcrOptions): Settings {
 		),
 		idlePeerMs: positive("limits.idlePeerMs", limits.idlePeerMs, 600_000),
 		eagerConnect: options.eagerConnect ?? true,
+		integrity: integrityOf(options.integrity),
 	};
 }
 
@@ -262,5 +270,16 @@ function requireMethods(
 		argument,
 		value,
 		`an object with ${methods.join(", ")}`,
+	);
+}
+
+function integrityOf(value: KvcrOptions["integrity"]): "off" | "verify" {
+	if (value === undefined || value === "off" || value === "verify")
+		return value ?? "off";
+	throw new InvalidArgumentError(
+		"Kvcr.create",
+		"integrity",
+		value,
+		'"off" or "verify"',
 	);
 }

@@ -4,6 +4,8 @@ import { ManagedCache, poolOfLabel } from "./cache/index.js";
 import { PinLedger } from "./framework/pins.js";
 import { IndependentHintHandler } from "./hints/independent.js";
 import { AdviceStore } from "./hints/index.js";
+import { IntegrityChecker } from "./integrity/checker.js";
+import type { BlockHasher } from "./integrity/hasher.js";
 import type { KvcrOptions, Settings } from "./options.js";
 import { Admitter } from "./owner/admitter.js";
 import type { FetchParts } from "./owner/fetch-work.js";
@@ -69,7 +71,8 @@ export function newIdentity(): Identity {
 }
 
 /**
- * Builds every part around the agent, the channel and the memory. Starts nothing but counting.
+ * Builds every part around the agent, the channel and the memory. Starts nothing but counting. With a hasher, blocks are
+ * checked end to end.
  * @throws InvalidArgumentError for framework regions or pools that do not fit together.
  */
 export function wire(
@@ -77,6 +80,7 @@ export function wire(
 	settings: Settings,
 	pools: readonly PoolMemory[],
 	{ incarnation, firstHandle }: Identity = newIdentity(),
+	hasher?: BlockHasher,
 ) {
 	const { agent, adapter } = options;
 	const channel = options.channel ?? noChannel;
@@ -208,9 +212,21 @@ export function wire(
 	const advice = new AdviceStore();
 	const selector = new SourceSelector(advice, adapter, telemetry);
 	const copier = new LocalCopier(clock, (task) => owner.enqueue(task));
+	const integrity =
+		cache &&
+		hasher &&
+		new IntegrityChecker({
+			clock,
+			cache,
+			hasher,
+			toOwner: (task) => owner.enqueue(task),
+			count: (result) =>
+				telemetry.count("kvcr_integrity_checks_total", { result }),
+		});
 	const fetch: FetchParts | undefined = cache && {
 		cache,
-		fills: new FillTable(cache),
+		integrity,
+		fills: new FillTable(cache, (residency) => integrity?.keep(residency)),
 		admitter: new Admitter(cache),
 		pulls,
 		selector,
@@ -226,6 +242,7 @@ export function wire(
 			return {
 				labels: residency.layout,
 				sizes: cache.pieceSizes(residency.layout) ?? [],
+				checksum: integrity?.checksumOf(residency),
 			};
 		},
 		onLookupError: (error) =>
@@ -342,6 +359,7 @@ export function wire(
 		advice,
 		selector,
 		copier,
+		integrity,
 		fetch,
 		resolver,
 		independent,

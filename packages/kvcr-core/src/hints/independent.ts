@@ -277,11 +277,11 @@ export class IndependentHintHandler {
 
 	#fetch(group: HintGroup): void {
 		const { advice, placement, isFatal, onUnexpected } = this.#options;
-		const { keys, hashes, layout } = group.blocks;
+		const { keys, hashes, layout, checksums } = group.blocks;
 		const adviceId = advice.createPrivate({ ...group.hint.action, hashes });
 		group.adviceId = adviceId;
 		try {
-			placement.fetch({ adviceId, keys, layout }, (results) =>
+			placement.fetch({ adviceId, keys, layout, checksums }, (results) =>
 				this.#fetched(group, results),
 			);
 		} catch (error) {

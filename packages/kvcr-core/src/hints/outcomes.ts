@@ -9,6 +9,8 @@ export type PlacementOutcome =
 	| "already_resident"
 	| "admission_failed"
 	| "transfer_failed"
+	/** The bytes that arrived do not have the checksum the source gave: the block was dropped. */
+	| "integrity_failed"
 	| "timeout"
 	| "peer_unreachable"
 	| "closed";

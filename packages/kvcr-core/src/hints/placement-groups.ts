@@ -16,6 +16,8 @@ export interface BlockGroup {
 	readonly blockBytes: number;
 	readonly keys: BlockKey[];
 	readonly hashes: RouterHash[];
+	/** What the source says its bytes hash to; undefined where it does not say. */
+	readonly checksums: (bigint | undefined)[];
 }
 
 /** What validation needs to know. */
@@ -52,7 +54,7 @@ export function groupBlocks(
 	const judged = new Map<readonly string[], JudgedLayout>();
 	for (let i = 0; i < results.length; i++) {
 		const hash = hashes[i] as RouterHash;
-		const { key, labels, sizes } = results[i] as ResolvedHash;
+		const { key, labels, sizes, checksum } = results[i] as ResolvedHash;
 		if (!hasHash(key, hash, rules)) {
 			rules.rejected(hash, "key_mismatch");
 			continue;
@@ -73,12 +75,14 @@ export function groupBlocks(
 				blockBytes: layout.blockBytes,
 				keys: [],
 				hashes: [],
+				checksums: [],
 			};
 			open.set(layout.name, group);
 			groups.push(group);
 		}
 		group.keys.push(key);
 		group.hashes.push(hash);
+		group.checksums.push(checksum);
 	}
 	return groups;
 }

@@ -11,6 +11,8 @@ export interface PlacementGroup {
 	readonly adviceId: AdviceId;
 	readonly keys: readonly BlockKey[];
 	readonly layout: readonly string[];
+	/** Per key what the source says its bytes hash to (XXH64), where it says so. */
+	readonly checksums?: readonly (bigint | undefined)[];
 }
 
 /** How one key of a group ended. */

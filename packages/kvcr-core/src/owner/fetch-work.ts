@@ -8,6 +8,7 @@ import type {
 	Residency,
 } from "../cache/index.js";
 import type { AdviceStore } from "../hints/index.js";
+import type { IntegrityChecker } from "../integrity/checker.js";
 import type { AdviceId } from "../ports/index.js";
 import type { TransferElement } from "../protocol/index.js";
 import { sameLayout } from "../transfer/layout.js";
@@ -35,6 +36,8 @@ export interface FetchParts {
 	readonly pulls: PullEngine;
 	readonly selector: SourceSelector;
 	readonly advice: AdviceStore;
+	/** Checks what arrived before it becomes ready; absent: bytes are taken as they are. */
+	readonly integrity: IntegrityChecker | undefined;
 	/** Name of the local agent, as owner of the destination elements. */
 	readonly agentName: string;
 }
@@ -54,6 +57,8 @@ export interface FetchOrder {
 	/** Layout for pulled blocks when `layout` is undefined. */
 	readonly defaultLayout: readonly string[] | undefined;
 	readonly adviceId: AdviceId | undefined;
+	/** Per key what its bytes must hash to, where the source has said so. */
+	readonly checksums?: readonly (bigint | undefined)[];
 	/** Clock time. */
 	readonly deadline: number;
 }
@@ -198,15 +203,15 @@ export class FetchWork implements FillWaiter, AdmissionListener {
 		source: ChosenSource,
 		members: readonly { entry: number; residency: Residency }[],
 	): void {
-		const { fills, pulls, advice, agentName, cache } = this.#parts;
-		const { keys, adviceId, deadline } = this.#order;
-		const group = new FillGroup(fills, pulls, advice, adviceId);
+		const { pulls, fills, agentName, cache } = this.#parts;
+		const { keys, adviceId, deadline, checksums } = this.#order;
+		const group = new FillGroup(this.#parts, adviceId);
 		const refs: KeyRef[] = [];
 		const destinations: TransferElement[][] = [];
 		for (const { entry, residency } of members) {
 			const ref = keys[entry];
 			if (ref === undefined) continue;
-			group.add(residency);
+			group.add(residency, checksums?.[entry]);
 			fills.join(ref.text, this, entry);
 			refs.push(ref);
 			destinations.push(
@@ -234,35 +239,29 @@ export class FetchWork implements FillWaiter, AdmissionListener {
 
 /** The fills behind one pull. */
 class FillGroup implements PullListener {
-	readonly #fills: FillTable;
-	readonly #pulls: PullEngine;
-	readonly #advice: AdviceStore;
+	readonly #parts: FetchParts;
 	readonly #adviceId: AdviceId | undefined;
 	readonly #members: Fill[] = [];
+	readonly #checksums: (bigint | undefined)[] = [];
 	pull: Pull | undefined;
 
-	constructor(
-		fills: FillTable,
-		pulls: PullEngine,
-		advice: AdviceStore,
-		adviceId: AdviceId | undefined,
-	) {
-		this.#fills = fills;
-		this.#pulls = pulls;
-		this.#advice = advice;
+	constructor(parts: FetchParts, adviceId: AdviceId | undefined) {
+		this.#parts = parts;
 		this.#adviceId = adviceId;
 	}
 
-	add(residency: Residency): void {
+	add(residency: Residency, checksum: bigint | undefined): void {
 		this.#members.push(
-			this.#fills.begin(residency, () => this.#cancelIfUnwanted()),
+			this.#parts.fills.begin(residency, () => this.#cancelIfUnwanted()),
 		);
+		this.#checksums.push(checksum);
 	}
 
 	expired(_pull: Pull, reason: PullFailure): void {
+		const { advice, fills } = this.#parts;
 		if (this.#adviceId !== undefined && reason !== "aborted")
-			this.#advice.fail(this.#adviceId);
-		for (const fill of this.#members) this.#fills.discard(fill, reason);
+			advice.fail(this.#adviceId);
+		for (const fill of this.#members) fills.discard(fill, reason);
 	}
 
 	abandoned(): void {
@@ -274,19 +273,33 @@ class FillGroup implements PullListener {
 		completed: ReadonlySet<number>,
 		reason: PullFailure,
 	): void {
+		const { advice, fills } = this.#parts;
 		const absent: string[] = [];
 		for (const [index, fill] of this.#members.entries()) {
 			if (completed.has(index)) {
-				this.#fills.complete(fill);
+				this.#arrived(fill, this.#checksums[index]);
 				continue;
 			}
 			if (reason === "not_at_source") absent.push(fill.residency.keyText);
-			this.#fills.fail(fill, reason);
+			fills.fail(fill, reason);
 		}
 		if (this.#adviceId === undefined) return;
-		if (absent.length > 0) this.#advice.addMissing(this.#adviceId, absent);
+		if (absent.length > 0) advice.addMissing(this.#adviceId, absent);
 		else if (completed.size === 0 && reason !== "aborted")
-			this.#advice.fail(this.#adviceId);
+			advice.fail(this.#adviceId);
+	}
+
+	/** All bytes are here. With a checksum they are checked before anybody may see them. */
+	#arrived(fill: Fill, checksum: bigint | undefined): void {
+		const { fills, integrity } = this.#parts;
+		if (integrity === undefined || checksum === undefined) {
+			fills.complete(fill);
+			return;
+		}
+		integrity.verify(fill.residency, checksum, (verdict) => {
+			if (verdict === "right") fills.complete(fill);
+			else fills.fail(fill, verdict);
+		});
 	}
 
 	#cancelIfUnwanted(): void {
@@ -295,6 +308,6 @@ class FillGroup implements PullListener {
 			this.#members.some((fill) => fill.waiters.length > 0)
 		)
 			return;
-		this.#pulls.cancel(this.pull, "aborted");
+		this.#parts.pulls.cancel(this.pull, "aborted");
 	}
 }

@@ -25,8 +25,12 @@ export class FillTable {
 	readonly #cache: ManagedCache;
 	readonly #fills = new Map<string, Fill>();
 
-	constructor(cache: ManagedCache) {
+	readonly #onReady: ((residency: Residency) => void) | undefined;
+
+	/** @param onReady Told of every block that became ready. */
+	constructor(cache: ManagedCache, onReady?: (residency: Residency) => void) {
 		this.#cache = cache;
+		this.#onReady = onReady;
 	}
 
 	/** Fills whose slots are not settled, quarantined ones included. */
@@ -69,6 +73,7 @@ export class FillTable {
 		}
 		this.#end(fill);
 		this.#cache.completeFill(fill.residency);
+		this.#onReady?.(fill.residency);
 		for (const { waiter, entry } of fill.waiters.splice(0))
 			waiter.filled(entry, fill.residency);
 		this.#cache.unclaim(fill.residency);

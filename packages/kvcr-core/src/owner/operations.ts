@@ -27,6 +27,8 @@ export type FailureReason =
 	| "timeout"
 	| "peer_unreachable"
 	| "transfer_failed"
+	/** The bytes that arrived do not have the checksum the source gave. */
+	| "integrity_failed"
 	/** The destination memory may still be written: it must not be reused yet. */
 	| "uncertain"
 	| "aborted"

@@ -27,6 +27,7 @@ export function placeGroup(
 		layout: group.layout,
 		defaultLayout: undefined,
 		adviceId: group.adviceId,
+		...(group.checksums !== undefined && { checksums: group.checksums }),
 		deadline,
 	};
 	try {
@@ -98,6 +99,7 @@ class GroupSink implements FetchSink {
 function outcomeOf(reason: FailureReason): PlacementOutcome {
 	switch (reason) {
 		case "timeout":
+		case "integrity_failed":
 		case "peer_unreachable":
 		case "closed":
 			return reason;

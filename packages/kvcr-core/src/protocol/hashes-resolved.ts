@@ -39,6 +39,8 @@ export interface ResolvedHash {
 	readonly labels: readonly string[];
 	/** Bytes of each piece. */
 	readonly sizes: readonly number[];
+	/** XXH64 of all pieces in order, where the source keeps checksums and has computed this one. */
+	readonly checksum?: bigint;
 }
 
 /** The source's answer for one hash. */
@@ -72,7 +74,15 @@ export function encodeHashesResolved(
 	map.results = message.results.map(
 		(result): WireValue =>
 			result.status === "resolved"
-				? [result.status, result.key, result.labels, result.sizes.map(shortest)]
+				? [
+						result.status,
+						result.key,
+						result.labels,
+						result.sizes.map(shortest),
+						...(result.checksum === undefined
+							? []
+							: [shortest(result.checksum)]),
+					]
 				: [result.status],
 	);
 	writeHeader(map, message.header);
@@ -119,6 +129,7 @@ type OpenResult =
 			key: BlockKey;
 			labels: readonly string[];
 			sizes: readonly number[];
+			checksum?: bigint;
 	  };
 
 function readResult(
@@ -127,15 +138,18 @@ function readResult(
 	layouts: LayoutReader,
 ): OpenResult {
 	const path = `results[${i}]`;
-	const entry = readArray(value, path, 1, 4);
-	const [status, key, labels, sizes] = entry;
-	if (status === "resolved" && entry.length === 4) {
+	const entry = readArray(value, path, 1, 5);
+	const [status, key, labels, sizes, checksum] = entry;
+	if (status === "resolved" && entry.length >= 4) {
 		const layout = layouts.read(labels, sizes, path);
 		return {
 			status,
 			key: readKey(key, `${path}[1]`),
 			labels: layout.labels,
 			sizes: layout.sizes,
+			...(entry.length === 5 && {
+				checksum: readUint64(checksum, `${path}[4]`),
+			}),
 		};
 	}
 	if (
@@ -147,7 +161,7 @@ function readResult(
 	throw new FieldViolation(
 		path,
 		value,
-		"[status] or [resolved, key, labels, sizes]",
+		"[status] or [resolved, key, labels, sizes, checksum?]",
 	);
 }
 

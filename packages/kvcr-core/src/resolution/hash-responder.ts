@@ -29,6 +29,8 @@ export interface ResidentLayout {
 	readonly labels: readonly string[];
 	/** Bytes of each piece. */
 	readonly sizes: readonly number[];
+	/** XXH64 of the block, where it is kept. */
+	readonly checksum?: bigint | undefined;
 }
 
 /** What a responder needs. */
@@ -171,6 +173,7 @@ export class HashResponder {
 			key,
 			labels: layout.labels,
 			sizes: layout.sizes,
+			...(layout.checksum !== undefined && { checksum: layout.checksum }),
 		};
 	}
 }

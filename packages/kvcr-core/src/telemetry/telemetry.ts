@@ -28,6 +28,7 @@ export type CounterName =
 	| "kvcr_notifications_dropped_total"
 	| "kvcr_resilience_reports_total"
 	| "kvcr_stalls_total"
+	| "kvcr_integrity_checks_total"
 	| "kvcr_retired_blocks_total";
 
 /** One transfer that ended. */
