@@ -8,7 +8,7 @@ import type { TcpEndpoint } from "./endpoint.js";
 const NATIVE_QUEUE = 256;
 
 /** Time between attempts to reach a peer that is away: first, and at most, in milliseconds. */
-const RECONNECT_MS = { first: 20, longest: 1_000 } as const;
+const RECONNECT_MS = { first: 20, longest: 250 } as const;
 
 /** What a sender needs to know. */
 export interface SenderSettings {

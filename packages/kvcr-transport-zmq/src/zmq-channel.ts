@@ -78,6 +78,19 @@ export class ZmqControlChannel implements ControlChannel {
 		return this.#endpoints[0];
 	}
 
+	/**
+	 * True when peers are told the very address that is bound: only one process can listen there at a time. An address that
+	 * something in between translates may lead elsewhere tomorrow.
+	 */
+	get exclusiveEndpoint(): boolean {
+		const { host, port, advertised } = this.#settings;
+		return advertised.every(
+			(endpoint) =>
+				endpoint.host === host &&
+				(endpoint.port === 0 || endpoint.port === port),
+		);
+	}
+
 	/** Every endpoint under which peers know this channel; empty before `start`. */
 	get endpoints(): readonly string[] {
 		return this.#endpoints;

@@ -60,6 +60,14 @@ async function receiver(port = 0) {
 }
 
 describe("endpoints", () => {
+	it("are exclusive where peers are told the address that is bound, and not where something translates it", () => {
+		expect(new ZmqControlChannel().exclusiveEndpoint).toBe(true);
+		expect(
+			new ZmqControlChannel({ host: "0.0.0.0", advertise: "tcp://10.0.0.7:1" })
+				.exclusiveEndpoint,
+		).toBe(false);
+	});
+
 	it("binds a wildcard and advertises what it is told, aliases included", async () => {
 		const { channel } = await open({
 			host: "0.0.0.0",
