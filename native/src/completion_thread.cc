@@ -18,6 +18,8 @@ constexpr Nanos kDozeTime = 20 * kMilli;
 constexpr Nanos kDozeStep = 1 * kMilli;
 // The event loop is late when it has not polled for this long inside its own window.
 constexpr Nanos kLoopLate = 200 * kMicro;
+// What was found is the loop's for so long: polling on would only compete with it for the lock and the core.
+constexpr Nanos kHandOver = 100 * kMicro;
 // Hot polling after the last activity; longer than a common pause between two requests of one conversation.
 constexpr Nanos kHotTime = 5 * kMilli;
 constexpr Nanos kFirstSleep = 20 * kMicro;
@@ -71,6 +73,8 @@ void CompletionThread::run() {
     if (engine_.runCommand()) {
       lastWork_ = monotonicNow();
       if (engine_.poll()) engine_.touch();
+      // Pieces of a bulk write follow each other without a sleep; whoever shares the core gets a turn between them.
+      sched_yield();
       continue;
     }
     pace(engine_.poll());
@@ -87,12 +91,14 @@ bool CompletionThread::rest() {
     const Nanos deadline = engine_.loopDeadline.load(std::memory_order_relaxed);
     const bool loopKeepsUp = !engine_.bulkUnderWay() && engine_.loopPolling.load(std::memory_order_acquire) && now < deadline &&
                              now - engine_.loopHeartbeat.load(std::memory_order_relaxed) < kLoopLate;
-    if (work && !loopKeepsUp) return true;
+    const bool handedOver =
+        now - handedOver_ < kHandOver && engine_.results().fresh() && !engine_.bulkUnderWay();
+    if (work && !loopKeepsUp && !handedOver) return true;
 
     std::lock_guard<Mutex> hold(mutex_);
     if (stopping_.load() || engine_.commandsWaiting()) continue;
     if (work) {
-      condition_.waitUntil(mutex_, std::max(deadline, now + kLoopLate));
+      condition_.waitUntil(mutex_, handedOver ? handedOver_ + kHandOver : std::max(deadline, now + kLoopLate));
     } else if (now - lastWork_ < kDozeTime) {
       condition_.waitUntil(mutex_, now + kDozeStep);
     } else {
@@ -109,6 +115,7 @@ bool CompletionThread::rest() {
 void CompletionThread::pace(bool found) {
   if (found) {
     engine_.touch();
+    handedOver_ = monotonicNow();
     return;
   }
   const Nanos quiet = monotonicNow() - engine_.lastActivity();

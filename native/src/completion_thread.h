@@ -44,6 +44,7 @@ class CompletionThread {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> sleeping_{false};
   Nanos lastWork_ = 0;
+  Nanos handedOver_ = 0;
 };
 
 }  // namespace kvcr

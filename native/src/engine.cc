@@ -257,6 +257,8 @@ bool Engine::pollLocked() {
   note();
   // Requests that ended make room for further pieces of a bulk write.
   if (transfers_->piecesLeft() && !commandsWaiting_.exchange(true)) thread_.hurry();
+  // A notification that ends a bulk write may still be on its way out.
+  if (!foundCompletions_.empty()) linger(kAfterNotify);
   finished(foundCompletions_);
   return results_.add(foundCompletions_, foundNotifications_);
 }
