@@ -174,9 +174,10 @@ export class PullEngine {
 		const dead =
 			message.deadIncarnation !== undefined &&
 			message.deadIncarnation === pull.incarnation;
-		if (dead) this.#options.sources.learn(endpoint, message.header, false);
 		if (dead || (message.terminal && answeredBy === pull.incarnation))
 			this.#finish(pull, NOTHING, pull.cause);
+		// Last: what else was asked of the dead one is probed because of it.
+		if (dead) this.#options.sources.learn(endpoint, message.header, false);
 	}
 
 	/** Another incarnation answers at an endpoint: it may know what became of the one before. */

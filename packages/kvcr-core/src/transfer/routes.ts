@@ -49,6 +49,9 @@ export interface RouteTableOptions {
 	readonly idleMs: number;
 }
 
+/** Idle routes dropped in one turn of the event loop at most: unloading a peer is native work. */
+const MAX_DROPS_PER_SWEEP = 64;
+
 export class RouteTable {
 	readonly #agent: TransferAgent;
 	readonly #clock: Clock;
@@ -115,6 +118,13 @@ export class RouteTable {
 		return { regionIndex, element: element.elementIndex, size: region.size };
 	}
 
+	/** A route turned out to be unusable: its target is loaded afresh when it introduces itself again. */
+	drop(route: Route): void {
+		if (this.#routes.get(route.agentName) === route)
+			this.#routes.delete(route.agentName);
+		this.#retire(route);
+	}
+
 	/** Drops every route that nothing uses any more, and the sweep timer. */
 	close(): void {
 		this.#sweep?.cancel();
@@ -142,9 +152,11 @@ export class RouteTable {
 			...peer.regions.managed.values(),
 		];
 		const remote = this.#agent.addRemote(peer.metadata, regions);
-		if (known !== undefined) {
-			known.current = false;
-			this.#routes.delete(header.targetAgent);
+		// Loading replaced whatever was known under the name the metadata states, whoever sent it.
+		const replaced = this.#routes.get(remote.name);
+		if (replaced !== undefined) {
+			replaced.current = false;
+			this.#routes.delete(remote.name);
 		}
 		if (remote.name !== header.targetAgent) {
 			this.#agent.removeRemote(remote);
@@ -186,8 +198,10 @@ export class RouteTable {
 		this.#sweep = this.#clock.schedule(Math.max(wait, 1), () => {
 			this.#sweep = undefined;
 			const limit = this.#clock.now() - this.#options.idleMs;
+			let left = MAX_DROPS_PER_SWEEP;
 			for (const [name, route] of this.#routes) {
-				if (route.lastUsed > limit) break;
+				if (route.lastUsed > limit || left === 0) break;
+				left -= 1;
 				if (route.users > 0) {
 					this.#used(route);
 					continue;

@@ -6,6 +6,7 @@
  * framework, or the lock, waits for the owner's next turn.
  */
 import { keyRef } from "../owner/key-ref.js";
+import { StaleRemoteError } from "../ports/errors.js";
 import type {
 	Clock,
 	Incarnation,
@@ -150,6 +151,12 @@ export class ServeEngine {
 		if (meant)
 			fences.fence(header.targetAgent, header.senderIncarnation, opHandle);
 		if (job !== undefined) this.#cancel(job);
+		if (message.peer !== undefined)
+			this.targetMetadata({
+				type: "target_metadata",
+				header,
+				peer: message.peer,
+			});
 		// A job that was only being admitted is finished by now; one that still exists has a write outstanding.
 		const terminal = meant && (job === undefined || job.state === "finished");
 		const dead = !meant && exclusiveEndpoint ? sourceIncarnation : undefined;
@@ -336,6 +343,8 @@ export class ServeEngine {
 			});
 			job.transfer = agent.write({ remote: route.remote, pairs, notification });
 		} catch (error) {
+			// The target is told to introduce itself again, and that must not find the same dead handle.
+			if (error instanceof StaleRemoteError) this.#o.routes.drop(route);
 			this.#o.telemetry.warnOnce(
 				"write",
 				{ error, peer: route.agentName },

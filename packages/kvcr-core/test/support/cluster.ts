@@ -20,6 +20,7 @@ import {
 } from "../../src/index.js";
 import {
 	ManualClock,
+	type MemoryChannel,
 	MemoryFabric,
 	MemoryNetwork,
 	type ScriptedAgentOptions,
@@ -125,6 +126,7 @@ export class Cluster {
 	readonly network = new MemoryNetwork({ clock: this.clock });
 	readonly fabric = new MemoryFabric({ clock: this.clock });
 	readonly peers: Peer[] = [];
+	readonly #channels = new Map<Peer, MemoryChannel>();
 
 	async peer(name: string, options: PeerOptions = {}): Promise<Peer> {
 		const {
@@ -174,6 +176,7 @@ export class Cluster {
 			warnings,
 			...(framework !== undefined && { framework }),
 		};
+		this.#channels.set(peer, channel);
 		this.peers.push(peer);
 		return peer;
 	}
@@ -200,6 +203,13 @@ export class Cluster {
 			this.clock.advance(Math.min(step, end - this.clock.now()));
 			this.settle();
 		}
+	}
+
+	/** The process of a peer dies: nothing of it answers any more, and it says nothing about it. */
+	crash(peer: Peer): void {
+		peer.agent.crash();
+		void this.#channels.get(peer)?.close();
+		this.peers.splice(this.peers.indexOf(peer), 1);
 	}
 
 	/** One poll of every owner that polls. */
