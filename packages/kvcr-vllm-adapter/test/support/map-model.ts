@@ -4,10 +4,8 @@ import type { HashStatus } from "../../src/index.js";
 
 /** Router hash of a key, by the rule of vLLM: the block hash as a big integer, cut to its low 64 bits. */
 export function modelHash(key: Uint8Array): RouterHash {
-	let value = 0n;
-	for (const byte of key.subarray(0, key.length - 4))
-		value = (value << 8n) | BigInt(byte);
-	return (value & 0xffff_ffff_ffff_ffffn) as RouterHash;
+	const hash = Buffer.from(key.buffer, key.byteOffset, key.length - 4);
+	return BigInt.asUintN(64, BigInt(`0x${hash.toString("hex")}`)) as RouterHash;
 }
 
 export class MapModel {
