@@ -19,6 +19,7 @@ export * from "./scheduler.js";
 export * from "./scripted-agent.js";
 export * from "./scripted-channel.js";
 export * from "./scripted-write.js";
+export * from "./simulator/index.js";
 export type { TransferAgentFactory } from "./suites/agent-rig.js";
 export * from "./suites/control-channel.js";
 export * from "./suites/key-adapter.js";

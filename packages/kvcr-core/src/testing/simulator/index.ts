@@ -7,6 +7,14 @@
  * if (result.violation) console.log(explain(result));
  * ```
  */
+export {
+	campaign,
+	faultsOf,
+	newTally,
+	operationsOf,
+	type Tally,
+} from "./campaign.js";
+export { explain, readRanges } from "./explain.js";
 export { FAULT_KINDS, type FaultKind, type FaultRates } from "./faults.js";
 export {
 	makeScenario,
@@ -16,5 +24,6 @@ export {
 	type Step,
 	type TimedStep,
 } from "./scenario.js";
+export { reduce, type Shrunk, shrink } from "./shrink.js";
 export { type RunResult, simulate } from "./simulation.js";
 export { SimViolation } from "./violation.js";
