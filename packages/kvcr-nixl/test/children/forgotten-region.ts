@@ -4,6 +4,7 @@ import { createAgent } from "../helpers.js";
 const collect = globalThis.gc as () => void;
 const agent = await createAgent();
 let done = 0;
+let posted = 0;
 agent.attach(() => {
 	agent.takeNotifications();
 	for (const { outcome } of agent.takeCompletions())
@@ -28,8 +29,11 @@ async function post(): Promise<void> {
 		elementCount: 8,
 	});
 	region.element(0).fill(1);
+	// A peer is not replaced while writes to it are in flight; those of this round are when it ends.
+	while (done < posted) await new Promise((resolve) => setTimeout(resolve, 1));
 	const self = agent.addRemote(agent.localMetadata(), [region.descriptor]);
-	for (let i = 0; i < 10; i += 1)
+	for (let i = 0; i < 10; i += 1) {
+		posted += 1;
 		agent.write({
 			remote: self,
 			pairs: [1, 2, 3, 4].map((remoteElement) => ({
@@ -40,4 +44,5 @@ async function post(): Promise<void> {
 			})),
 			notification: Buffer.from("x"),
 		});
+	}
 }
