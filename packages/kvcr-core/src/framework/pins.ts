@@ -43,6 +43,12 @@ interface ClientState {
 	blocked: KeyRef[];
 }
 
+/**
+ * Polls after a cancellation that are asked for because of it: a framework may grant a withdrawn request, and may also never
+ * answer it.
+ */
+const POLLS_AFTER_CANCEL = 100;
+
 export class PinLedger {
 	readonly #pins: FrameworkPins;
 	readonly #telemetry: Telemetry;
@@ -53,6 +59,8 @@ export class PinLedger {
 	readonly #pending = new Map<PinRequestId, PendingRequest>();
 	readonly #pendingByKey = new Map<string, PendingRequest>();
 	readonly #clients = new Map<PinClient, ClientState>();
+	/** Withdrawn requests that may be granted all the same, with the polls they are still waited for. */
+	readonly #withdrawn = new Map<PinRequestId, number>();
 
 	constructor(
 		pins: FrameworkPins,
@@ -82,7 +90,11 @@ export class PinLedger {
 
 	/** True while only the framework can move things on: an answer or an accepted release is outstanding. */
 	get waiting(): boolean {
-		return this.#pending.size > 0 || this.counts.releasing > 0;
+		return (
+			this.#pending.size > 0 ||
+			this.#withdrawn.size > 0 ||
+			this.counts.releasing > 0
+		);
 	}
 
 	/**
@@ -153,6 +165,10 @@ export class PinLedger {
 		this.#retryBlocked();
 		// Also when nothing is pending: a withdrawn request may be granted all the same, and that pin has to go back.
 		for (const [id, granted] of this.#results()) this.#answered(id, granted);
+		for (const [id, polls] of this.#withdrawn) {
+			if (polls > 1) this.#withdrawn.set(id, polls - 1);
+			else this.#withdrawn.delete(id);
+		}
 	}
 
 	/**
@@ -215,6 +231,7 @@ export class PinLedger {
 
 	#answered(id: PinRequestId, granted: GrantedPin | undefined): void {
 		const request = this.#pending.get(id);
+		this.#withdrawn.delete(id);
 		if (request !== undefined) this.#forget(request);
 		if (granted !== undefined) this.#install(request, granted);
 		if (request === undefined) return;
@@ -271,6 +288,7 @@ export class PinLedger {
 			request.clients.delete(client);
 			if (request.clients.size > 0) continue;
 			this.#forget(request);
+			this.#withdrawn.set(id, POLLS_AFTER_CANCEL);
 			try {
 				this.#pins.cancel(id);
 			} catch (error) {

@@ -21,6 +21,8 @@ export interface Advice {
 	readonly missing: ReadonlySet<string>;
 	/** The policy of a hash; `undefined` when no hint offers it from this source. */
 	policyFor(hash: RouterHash): TransferPolicy | undefined;
+	/** The strictest policy of all its hints, for where keys cannot be told apart: moves only what all of them move. */
+	readonly blanket: TransferPolicy;
 }
 
 /** Limits of a store. */
@@ -175,6 +177,7 @@ class StoredAdvice implements Advice {
 	source: string | undefined;
 	failed = false;
 	readonly missing = new Set<string>();
+	blanket: TransferPolicy = { mode: "move", allowFramework: true };
 	#table: HashTable | undefined;
 
 	constructor(id: AdviceId) {
@@ -192,6 +195,10 @@ class StoredAdvice implements Advice {
 				return;
 			}
 			this.source = action.source;
+			this.blanket = {
+				mode: action.mode === "move" ? this.blanket.mode : "copy",
+				allowFramework: action.allowFramework && this.blanket.allowFramework,
+			};
 		}
 		const value =
 			(action.mode === "move" ? MOVE : 0) |

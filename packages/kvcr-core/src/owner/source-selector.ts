@@ -43,7 +43,7 @@ export class SourceSelector {
 		)
 			return undefined;
 		if (this.#adapter === undefined)
-			return { endpoint: advice.source, mode: "copy", allowFramework: true };
+			return { endpoint: advice.source, ...advice.blanket };
 		let policy:
 			| { readonly mode: "copy" | "move"; readonly allowFramework: boolean }
 			| undefined;

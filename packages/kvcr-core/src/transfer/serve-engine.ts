@@ -65,6 +65,9 @@ export class ServeEngine {
 	readonly #jobs = new Map<string, ServeJob>();
 	readonly #byTransfer = new Map<TransferId, ServeJob>();
 	readonly #ended: EndedWrites;
+	/** Jobs that wait for the owner's next turn. */
+	readonly #forOwner = new Set<ServeJob>();
+	#ownerAsked = false;
 	#stopped = false;
 
 	constructor(options: ServeEngineOptions) {
@@ -297,9 +300,21 @@ export class ServeEngine {
 		route.users += 1;
 		this.#jobs.set(writeKey(name), job);
 		job.timer = clock.schedule(remaining, () => this.#expire(job));
-		if (this.#o.lock.held) this.#o.owner.enqueue(() => this.#gather(job));
-		else if (this.#o.memory.claim(job)) this.#write(job);
-		else this.#o.owner.enqueue(() => this.#gather(job));
+		if (!this.#o.lock.held && this.#o.memory.claim(job)) this.#write(job);
+		else this.#askOwner(job);
+	}
+
+	/** One task for everything that waits: an owner that does not come for long finds no queue of what died meanwhile. */
+	#askOwner(job: ServeJob): void {
+		this.#forOwner.add(job);
+		if (this.#ownerAsked) return;
+		this.#ownerAsked = true;
+		this.#o.owner.enqueue(() => {
+			this.#ownerAsked = false;
+			const jobs = [...this.#forOwner];
+			this.#forOwner.clear();
+			for (const waiting of jobs) this.#gather(waiting);
+		});
 	}
 
 	/** In the owner's turn: claims again, and asks the framework for the rest. */
@@ -406,6 +421,7 @@ export class ServeEngine {
 		job.timer?.cancel();
 		job.timer = undefined;
 		this.#jobs.delete(writeKey(job.request.name));
+		this.#forOwner.delete(job);
 		this.#ended.add(job.request.name);
 		job.request.route.users -= 1;
 		if (job.transfer !== undefined) this.#byTransfer.delete(job.transfer);

@@ -7,7 +7,7 @@ import {
 	HashNotFoundError,
 	type InventoryEvent,
 	type KeyAdapter,
-	Kvcr,
+	type Kvcr,
 	type KvcrOptions,
 	keyText,
 	type Logger,
@@ -18,6 +18,7 @@ import {
 	routerHash,
 	type TransferError,
 } from "../../src/index.js";
+import { createWired } from "../../src/kvcr.js";
 import {
 	ManualClock,
 	type MemoryChannel,
@@ -26,6 +27,8 @@ import {
 	type ScriptedAgentOptions,
 	type ScriptedTransferAgent,
 } from "../../src/testing/index.js";
+
+import { type Wiring, wire } from "../../src/wiring.js";
 
 /** Bytes of a slot in pool "kv". */
 export const SLOT = 64;
@@ -107,6 +110,8 @@ export interface Peer {
 	readonly reports?: TransferError[];
 	/** Messages of warnings so far. */
 	readonly warnings?: string[];
+	/** What the instance is made of, to be looked at. */
+	readonly parts?: Wiring;
 	/** False: `Cluster.run` does not poll this owner. */
 	polling: boolean;
 }
@@ -150,7 +155,8 @@ export class Cluster {
 		const warnings: string[] = [];
 		const adapter = new ListAdapter();
 		const channel = this.network.channel(name, aliases && { aliases });
-		const kvcr = await Kvcr.create({
+		let parts: Wiring | undefined;
+		const settings: KvcrOptions = {
 			agent,
 			channel,
 			adapter,
@@ -162,6 +168,10 @@ export class Cluster {
 			inventorySink: (event) => void inventory.push(event),
 			onTransferReport: (report) => void reports.push(report),
 			...rest,
+		};
+		const kvcr = await createWired(settings, (...args) => {
+			parts = wire(...args);
+			return parts;
 		});
 		const peer: Peer = {
 			name,
@@ -174,6 +184,7 @@ export class Cluster {
 			inventory,
 			reports,
 			warnings,
+			...(parts !== undefined && { parts }),
 			...(framework !== undefined && { framework }),
 		};
 		this.#channels.set(peer, channel);
