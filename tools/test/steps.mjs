@@ -55,6 +55,17 @@ export const steps = [
 		needs: ["native-tools", "cross-compiler"],
 		after: [`build ${NATIVE}`],
 	},
+	installs("installs", [
+		"core",
+		"core and zmq",
+		"core and nats",
+		"core and vllm-adapter",
+	]),
+	{
+		...installs(`installs ${NATIVE}`, ["core, nixl and zmq"]),
+		needs: ["native-tools", "cross-compiler"],
+		after: [`build ${NATIVE}`],
+	},
 	...packageFolders.map((folder) => ({
 		...suite(folder.replace(/.*\//, ""), folder),
 		...(folder.endsWith(NATIVE) ? { needs: ["native-tools"] } : {}),
@@ -98,6 +109,23 @@ function packages(name, folders) {
 		command: ["node", "tools/test/check-packages.mjs", ...folders],
 		report: "file",
 		after: ["build"],
+	};
+}
+
+/**
+ * Packages installed from their archives, outside the workspace.
+ *
+ * @param {string} name
+ * @param {readonly string[]} projects keys of `tools/packaging/projects.mjs`
+ * @returns {Step}
+ */
+function installs(name, projects) {
+	return {
+		name,
+		command: ["node", "tools/packaging/main.mjs", ...projects],
+		report: "file",
+		after: ["build"],
+		timeoutMs: 300_000,
 	};
 }
 

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { allParts } from "../bootstrap/parts.mjs";
+import { projects } from "../packaging/projects.mjs";
 import { packageFolders, steps } from "./steps.mjs";
 
 test("have names of their own", () => {
@@ -15,6 +16,13 @@ test("need parts that the bootstrap has, and come after steps that are before th
 		expect(before).toEqual(expect.arrayContaining([...after]));
 		before.push(name);
 	}
+});
+
+test("install every combination of packages", () => {
+	const installed = steps
+		.filter(({ command }) => command.includes("tools/packaging/main.mjs"))
+		.flatMap(({ command }) => command.slice(2));
+	expect([...installed].sort()).toEqual(Object.keys(projects).sort());
 });
 
 test("leave no package out", () => {
