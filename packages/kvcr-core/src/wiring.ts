@@ -323,7 +323,13 @@ export function wire(
 					peer: message.peer,
 				});
 		},
-		resolved: (message) => resolver.resolved(message),
+		resolved: (message) => {
+			// The reply also says who answers there, which the write that follows needs to know.
+			const { senderControlEndpoint } = message.header;
+			if (senderControlEndpoint !== undefined && resolver.expects(message))
+				sources.identify(senderControlEndpoint, message.header);
+			resolver.resolved(message);
+		},
 		malformedResolved: (error) => resolver.malformed(error),
 	});
 	const pump = new AgentPump(agent, {

@@ -75,10 +75,11 @@ export class ControlInbox {
 				serve.targetMetadata(message);
 				return;
 			}
-			case "target_metadata_ack":
+			case "target_metadata_ack": {
 				if (header.senderControlEndpoint !== undefined)
-					sources.learn(header.senderControlEndpoint, header, true);
+					sources.acknowledge(header.senderControlEndpoint, header);
 				return;
+			}
 			case "start_write": {
 				serve.startWrite(message);
 				return;
@@ -99,14 +100,10 @@ export class ControlInbox {
 				resolve(message);
 				return;
 			}
-			case "hashes_resolved":
-				// The reply also says who answers there: the write that follows needs to know.
-				if (header.senderControlEndpoint !== undefined)
-					sources.learn(header.senderControlEndpoint, header, false);
-				{
-					resolved(message);
-					return;
-				}
+			case "hashes_resolved": {
+				resolved(message);
+				return;
+			}
 		}
 	}
 

@@ -135,6 +135,12 @@ export class HashResolver {
 		return { cancel: () => this.#fail(lane, op, "closed") };
 	}
 
+	/** Whether a reply answers a request under way: nobody but the endpoint asked can know its ID. */
+	expects(message: HashesResolvedMessage): boolean {
+		const chunk = this.#chunks.get(message.resolutionId);
+		return chunk?.op.endpoint === message.header.senderControlEndpoint;
+	}
+
 	/** Takes a reply. One that matches no request under way is counted and changes nothing. */
 	resolved(message: HashesResolvedMessage): void {
 		const chunk = this.#match(

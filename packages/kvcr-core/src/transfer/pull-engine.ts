@@ -177,7 +177,7 @@ export class PullEngine {
 		if (dead || (message.terminal && answeredBy === pull.incarnation))
 			this.#finish(pull, NOTHING, pull.cause);
 		// Last: what else was asked of the dead one is probed because of it.
-		if (dead) this.#options.sources.learn(endpoint, message.header, false);
+		if (dead) this.#options.sources.identify(endpoint, message.header);
 	}
 
 	/** Another incarnation answers at an endpoint: it may know what became of the one before. */

@@ -22,6 +22,8 @@ interface Source {
 	incarnation: Incarnation | undefined;
 	agentName: string | undefined;
 	acknowledged: boolean;
+	/** Our metadata is on its way there: an acknowledgement is expected, and only then believed. */
+	introduced: boolean;
 	/** No metadata goes out before this time unless the message needs it. */
 	retryAfter: number;
 	readonly waiters: Set<SourceWaiter>;
@@ -115,28 +117,25 @@ export class SourceDirectory {
 	}
 
 	/**
-	 * Learns from a message that came from an endpoint this instance has asked. `acknowledged` is true for an answer to our
-	 * metadata.
+	 * An endpoint acknowledged our metadata. Believed only while one is expected: a message says itself where it comes from,
+	 * so what nobody asked for must not be able to replace what is known.
 	 */
-	learn(endpoint: string, header: MessageHeader, acknowledged: boolean): void {
+	acknowledge(endpoint: string, header: MessageHeader): void {
+		const source = this.#sources.get(endpoint);
+		if (source === undefined || !source.introduced) return;
+		source.introduced = false;
+		this.#identify(source, header);
+		source.acknowledged = true;
+		source.retryAfter = Number.NEGATIVE_INFINITY;
+		this.#tellWaiters(source);
+	}
+
+	/** An endpoint answered a question that only it can have seen: who answers there is known now. */
+	identify(endpoint: string, header: MessageHeader): void {
 		const source = this.#sources.get(endpoint);
 		if (source === undefined) return;
-		if (source.incarnation !== header.senderIncarnation) {
-			source.acknowledged = false;
-			source.incarnation = header.senderIncarnation;
-			this.#options.onIncarnation(endpoint, header.senderIncarnation);
-		}
-		source.agentName = header.targetAgent;
-		if (acknowledged) {
-			source.acknowledged = true;
-			source.retryAfter = Number.NEGATIVE_INFINITY;
-		}
-		if (source.waiters.size === 0) return;
-		source.retryTimer?.cancel();
-		source.retryTimer = undefined;
-		const waiters = [...source.waiters];
-		source.waiters.clear();
-		for (const waiter of waiters) waiter.sourceKnown(header.senderIncarnation);
+		this.#identify(source, header);
+		this.#tellWaiters(source);
 	}
 
 	/** Forgets what is known: the next request introduces this instance again. */
@@ -145,6 +144,7 @@ export class SourceDirectory {
 		if (source === undefined) return;
 		source.incarnation = undefined;
 		source.acknowledged = false;
+		source.introduced = false;
 		source.retryAfter = Number.NEGATIVE_INFINITY;
 	}
 
@@ -155,6 +155,7 @@ export class SourceDirectory {
 		const now = this.#options.clock.now();
 		if (!urgent && now < source.retryAfter) return undefined;
 		source.retryAfter = now + this.#options.retryIntervalMs;
+		source.introduced = true;
 		return this.#options.localPeer();
 	}
 
@@ -164,9 +165,30 @@ export class SourceDirectory {
 		this.#sources.clear();
 	}
 
+	#identify(source: Source, header: MessageHeader): void {
+		if (source.incarnation !== header.senderIncarnation) {
+			source.acknowledged = false;
+			source.introduced = false;
+			source.incarnation = header.senderIncarnation;
+			this.#options.onIncarnation(source.endpoint, header.senderIncarnation);
+		}
+		source.agentName = header.targetAgent;
+	}
+
+	#tellWaiters(source: Source): void {
+		const { incarnation } = source;
+		if (source.waiters.size === 0 || incarnation === undefined) return;
+		source.retryTimer?.cancel();
+		source.retryTimer = undefined;
+		const waiters = [...source.waiters];
+		source.waiters.clear();
+		for (const waiter of waiters) waiter.sourceKnown(incarnation);
+	}
+
 	#introduce(source: Source): boolean {
 		const { clock, link, localPeer, retryIntervalMs } = this.#options;
 		source.retryAfter = clock.now() + retryIntervalMs;
+		source.introduced = true;
 		// The source connects to us as soon as it knows us: be there to answer.
 		this.#expect(source);
 		return link.request(source.endpoint, {
@@ -208,6 +230,7 @@ export class SourceDirectory {
 				incarnation: undefined,
 				agentName: undefined,
 				acknowledged: false,
+				introduced: false,
 				retryAfter: Number.NEGATIVE_INFINITY,
 				waiters: new Set(),
 				retryTimer: undefined,
