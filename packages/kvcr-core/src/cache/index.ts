@@ -10,13 +10,13 @@ export {
 	SlotError,
 } from "./errors.js";
 export { MAX_LAYOUT_PIECES, poolOfLabel } from "./layout.js";
-export {
-	ManagedCache,
-	type ManagedCacheOptions,
-	type ManagedCacheStats,
-	type Piece,
-	type PoolStats,
-} from "./managed-cache.js";
+export { ManagedCache } from "./managed-cache.js";
+export type {
+	ManagedCacheOptions,
+	ManagedCacheStats,
+	Piece,
+	PoolStats,
+} from "./managed-cache-types.js";
 export {
 	BuiltInPolicy,
 	FifoPolicy,

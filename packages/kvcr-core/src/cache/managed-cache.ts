@@ -5,15 +5,10 @@
  * What these are owed is queued and done in `settle()` and `admit()`, which only the owner's side calls.
  */
 import {
-	type CapacityListener,
 	type Clock,
 	ClosedError,
 	type IngestSource,
 	InvalidArgumentError,
-	type InventorySink,
-	type KVCachePolicy,
-	type Logger,
-	type MemoryRegion,
 	type PlacementFailure,
 	type ReleaseHandle,
 } from "../ports/index.js";
@@ -31,70 +26,19 @@ import { assertConsistent } from "./consistency.js";
 import { ClaimError, ReentrantPolicyError } from "./errors.js";
 import { InventoryBatcher } from "./inventory-batcher.js";
 import { LayoutTable } from "./layout.js";
+import type {
+	ManagedCacheOptions,
+	ManagedCacheStats,
+	Piece,
+} from "./managed-cache-types.js";
 import { OwnerEffects } from "./owner-effects.js";
 import { LruPolicy } from "./policies/index.js";
 import { PolicyGuard } from "./policy-guard.js";
 import { ReleaseHandles } from "./release-handles.js";
 import type { Residency, ResidencyRecord } from "./residency.js";
 import { ResidencyTable } from "./residency-table.js";
-import { createPools, type PoolSpec, type SlotPool } from "./slot-pool.js";
+import { createPools, type SlotPool } from "./slot-pool.js";
 import { CapacityWatermark } from "./watermark.js";
-
-/** Settings of managed G2. */
-export interface ManagedCacheOptions {
-	/** At least one pool; names without ":", empty only for a single one. */
-	readonly pools: readonly PoolSpec[];
-	/** @default a new `LruPolicy` */
-	readonly policy?: KVCachePolicy | undefined;
-	readonly clock: Clock;
-	readonly logger: Logger;
-	readonly inventorySink?: InventorySink | undefined;
-	/** Least time between a change and its inventory event, in milliseconds. @default 0: at once */
-	readonly inventoryReportIntervalMs?: number | undefined;
-	readonly capacityListener?: CapacityListener | undefined;
-	/** Percentage of a pool's slots under which `capacityListener` is told. @default 0: never */
-	readonly capacityLowWatermarkPercent?: number | undefined;
-	/** Called when there is work for {@link ManagedCache.settle}; at most once between two of them. */
-	readonly onOwnerWork?: (() => void) | undefined;
-}
-
-/** Where one piece of a block is. */
-export interface Piece {
-	readonly label: string;
-	readonly pool: string;
-	readonly region: MemoryRegion;
-	/** Element of the region. */
-	readonly slot: number;
-}
-
-/** Slots of one pool: `total` is the sum of the others. */
-export interface PoolStats {
-	readonly pool: string;
-	readonly total: number;
-	readonly free: number;
-	/** Part of ready blocks without claims. */
-	readonly reclaimable: number;
-	/** Part of fills, or of ready blocks with claims. */
-	readonly claimed: number;
-	/** Part of discarded fills that may still be written. */
-	readonly quarantined: number;
-}
-
-/** A snapshot of managed G2. */
-export interface ManagedCacheStats {
-	readonly pools: readonly PoolStats[];
-	/** Residencies by state. */
-	readonly ready: number;
-	readonly filling: number;
-	readonly discarding: number;
-	/** Ready residencies that go at their last unclaim. */
-	readonly retiring: number;
-	readonly claims: number;
-	/** Release handles that were not released. */
-	readonly handles: number;
-	/** Admissions that wait for capacity. */
-	readonly waiting: number;
-}
 
 /** Managed G2 of one instance. */
 export class ManagedCache {
