@@ -21,6 +21,7 @@
 export {
 	BuiltInPolicy,
 	FifoPolicy,
+	FrequencyPolicy,
 	LruPolicy,
 	type ManagedCacheStats,
 	PolicyError,

@@ -15,7 +15,7 @@ export interface FrequencyPolicyOptions {
 	readonly expectedBlocks?: number;
 }
 
-/** Head start of a block per doubling of its accesses, in turnover times. Measured best from 1 to 2 on many traces. */
+/** Head start of a block per doubling of its accesses, in turnover times. Chosen from 1 to 2 on variants of the bench's trace. */
 const HEAD_START = 1.5;
 /** Weight of a new sample in the moving average of the turnover time. */
 const SMOOTHING = 0.01;
