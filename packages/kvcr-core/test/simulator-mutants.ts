@@ -406,7 +406,7 @@ export const MUTANTS: readonly Mutant[] = [
 	},
 	{
 		name: "a withdrawn pin request is not asked about again",
-		rules: ["drain"],
+		rules: ["drain", "idle"],
 		apply: () =>
 			patch(
 				PinLedger.prototype,

@@ -144,9 +144,10 @@ export class CallBook {
 		if (open?.size === 0) this.hints.delete(hintId);
 		if (
 			outcome === "unsupported" ||
+			outcome === "integrity_failed" ||
 			(outcome === "self_source" && !this.#isSelf(report.source))
 		)
-			this.#broken("outcome", `${outcome} for a hint that is neither`);
+			this.#broken("outcome", `${outcome} without a reason`);
 	}
 
 	/** The owner, or the process, cannot act for a while. */

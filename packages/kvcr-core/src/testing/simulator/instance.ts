@@ -1,5 +1,6 @@
 /** One simulated process: an instance with its framework, its clock, and an owner that polls when it is woken. */
 import { FifoPolicy, FrequencyPolicy, LruPolicy } from "../../cache/index.js";
+import type { BlockHasher } from "../../integrity/hasher.js";
 import { createWired, type Kvcr } from "../../kvcr.js";
 import {
 	type BlockMeta,
@@ -57,6 +58,8 @@ export interface Surroundings {
 	readonly oracle: MemoryOracle;
 	readonly verdict: Verdict;
 	readonly setup: Setup;
+	/** Present: blocks are checked against their checksums. */
+	readonly hasher: BlockHasher | undefined;
 	readonly log: (line: string) => void;
 	/** The instance of an agent, running or not. */
 	readonly byAgent: (incarnationKey: string) => SimInstance | undefined;
@@ -315,6 +318,7 @@ export class SimInstance implements Watched {
 					settings,
 					pools,
 					this.#identity(generation),
+					this.#around.hasher,
 				);
 				this.#parts = parts;
 				for (const { name, region } of pools) this.pools.set(name, region);

@@ -112,8 +112,9 @@ export interface Setup {
 	readonly latencyMs: number;
 	readonly incomingWakes: "always" | "expected";
 	readonly eagerConnect: boolean;
-	readonly exclusiveEndpoint: boolean;
 	readonly maxWritesPerPeer: number;
+	/** Whether what hints bring in is checked against its checksum. */
+	readonly integrity: boolean;
 }
 
 /** A run, before it has run. */
@@ -151,7 +152,7 @@ const WEIGHTS: Readonly<Record<Step["kind"], number>> = {
 	silence: 2,
 	stall: 1,
 	crash: 1.5,
-	close: 0.7,
+	close: 1.2,
 	partition: 1.5,
 };
 
@@ -206,8 +207,8 @@ function drawSetup(random: SimRandom, peers: number | undefined): Setup {
 		latencyMs: random.pick([0, 1, 5]),
 		incomingWakes: random.pick(["always", "expected"] as const),
 		eagerConnect: random.chance(0.6),
-		exclusiveEndpoint: true,
 		maxWritesPerPeer: random.pick([2, 64, 64]),
+		integrity: random.chance(0.4),
 	};
 }
 

@@ -1,5 +1,5 @@
 /** Runs one scenario: steps, faults and time, then the drain, with every rule checked all along. */
-import type { HintOutcomeReport } from "../../hints/outcomes.js";
+import { BlockHasher } from "../../integrity/hasher.js";
 import type { ControlMessage } from "../../protocol/index.js";
 import { ManualClock } from "../manual-clock.js";
 import { MemoryFabric } from "../memory-fabric.js";
@@ -59,7 +59,7 @@ export class Simulation {
 	readonly #strangers: SimRandom;
 	#sinceDeepCheck = 0;
 
-	constructor(scenario: Scenario) {
+	constructor(scenario: Scenario, hasher: BlockHasher | undefined) {
 		this.scenario = scenario;
 		const { seed, setup, rates } = scenario;
 		this.network = new MemoryNetwork({
@@ -79,6 +79,7 @@ export class Simulation {
 			oracle: this.oracle,
 			verdict: this.verdict,
 			setup,
+			hasher,
 			log: (line) => this.events.add(line),
 			byAgent: (key) => this.#byAgent.get(key),
 			sending: (from, message, endpoint) =>
@@ -264,8 +265,10 @@ export async function settlePromises(): Promise<void> {
 }
 
 /** Runs one scenario. */
-export function simulate(scenario: Scenario): Promise<RunResult> {
-	return new Simulation(scenario).run();
+export async function simulate(scenario: Scenario): Promise<RunResult> {
+	// Loaded before the world begins: it takes real time.
+	hasher ??= await BlockHasher.load();
+	const checks = scenario.setup.integrity ? hasher : undefined;
+	return new Simulation(scenario, checks).run();
 }
-
-export type { HintOutcomeReport };
+let hasher: BlockHasher | undefined;

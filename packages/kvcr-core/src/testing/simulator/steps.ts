@@ -330,28 +330,31 @@ export async function closeInstance(
 	const { verdict } = sim;
 	const { kvcr, agent, clock, calls, name } = instance;
 	instance.state = "closing";
+	let proven = true;
 	try {
 		await kvcr.close();
-		if (clock.pending > 0)
-			verdict.broken("close", `${name} leaves ${clock.pending} timers`);
-		calls.completed(kvcr.pollCompleted());
-		if (calls.open.size > 0)
-			verdict.broken("close", `${name} leaves ${calls.open.size} operations`);
-		if (calls.hints.size > 0)
-			verdict.broken("close", `${name} leaves ${calls.hints.size} hints`);
 	} catch (error) {
 		const { code } = error as { code?: string };
 		const stalled = agent.inner.writes.some(({ state }) => state === "stalled");
-		const allowed =
-			(error instanceof NotQuiescentError && stalled) ||
-			// The framework may refuse to take a pin back for longer than closing can wait.
-			code === "ERR_KVCR_PINS_HELD";
-		if (!allowed)
+		proven = !(error instanceof NotQuiescentError);
+		// The framework may refuse to take a pin back for longer than closing can wait.
+		if (proven ? code !== "ERR_KVCR_PINS_HELD" : !stalled)
 			verdict.broken(
 				"close",
 				`${name}: ${error instanceof Error ? error.stack : String(error)}`,
 			);
 	}
+	calls.completed(kvcr.pollCompleted());
+	// Without that proof everything stays as it was, for the sake of the memory.
+	const left: Record<string, number> = {
+		timers: clock.pending,
+		operations: calls.open.size,
+		hints: calls.hints.size,
+		expectations: agent.expectations,
+	};
+	for (const [what, count] of Object.entries(left))
+		if (proven && count > 0)
+			verdict.broken("close", `${name} leaves ${count} ${what}`);
 	sim.events.add(`${name} has closed`);
 	instance.crash();
 }
