@@ -130,6 +130,7 @@ AgentBinding::~AgentBinding() = default;
 
 Napi::Value AgentBinding::create(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
+    prepareEnvironment();
     auto* work = new CreateAgentWork(info.Env(), stringOf(info[0]), stringOf(info[1]), info[2].As<Napi::Function>());
     Napi::Promise promise = work->promise();
     work->Queue();

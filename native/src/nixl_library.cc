@@ -52,14 +52,12 @@ int findUcp(dl_phdr_info* info, size_t, void* out) {
 
 }  // namespace
 
+void prepareEnvironment() { setenv("UCX_MEM_EVENTS", "n", 0); }
+
 const NixlLibrary* loadNixlLibrary(const std::string& path) {
   LoadState& state = loadState();
   std::lock_guard<Mutex> hold(state.mutex);
   if (state.library != nullptr && state.library->path == path) return state.library;
-
-  // UCX's memory hooks patch functions that V8's threads are running; without them nothing is lost, because all memory
-  // that UCX sees is registered explicitly and outlives its registration.
-  setenv("UCX_MEM_EVENTS", "n", 0);
 
   bindDistributionLibraries();
 

@@ -15,6 +15,11 @@ struct NixlLibrary {
   NixlApi api;
 };
 
+// Sets what UCX reads when it is loaded, where the user has not. Its memory hooks patch functions that V8's threads are
+// running; without them nothing is lost, because all memory that UCX sees is registered explicitly and outlives its
+// registration. For the JavaScript thread: the environment is not to be changed from others.
+void prepareEnvironment();
+
 // Loads the library at `path` (a file, or a bare name for the loader's own search path), or returns the one already
 // loaded from there. Throws NativeError(kErrLibrary) that tells what is wrong: no such file, wrong architecture, not a
 // library, not NIXL, or the stub build. A second, different NIXL in one process is refused: two UCX would share state.

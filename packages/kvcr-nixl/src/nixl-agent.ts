@@ -17,13 +17,8 @@ import {
 	type TransferId,
 	type WriteRequest,
 } from "kvcr-core";
-import {
-	NixlLibraryError,
-	NixlNotFoundError,
-	translateNative,
-} from "./errors.js";
+import { translateNative } from "./errors.js";
 import { surveyTransports } from "./info.js";
-import { libraryCandidates } from "./locate.js";
 import {
 	type NativeAgent,
 	type NativeRegionSpec,
@@ -39,6 +34,7 @@ import {
 } from "./options.js";
 import { NixlRegion } from "./region.js";
 import { NixlRemote, Remotes } from "./remotes.js";
+import { startNative } from "./start.js";
 import { checkPayload, PairPacker } from "./writes.js";
 
 interface InFlight {
@@ -413,34 +409,4 @@ export class NixlTransferAgent implements TransferAgent {
 			throw translateNative(operation, error);
 		}
 	}
-}
-
-/** Tries the places NIXL may be in, in order. */
-async function startNative(
-	operation: string,
-	libraryPath: string | undefined,
-	name: string,
-	wake: () => void,
-): Promise<NativeAgent> {
-	const binding = nativeBinding();
-	const { paths, explicit, lookedIn } = libraryCandidates(
-		operation,
-		libraryPath,
-	);
-	const last = paths.at(-1);
-	for (const library of paths) {
-		try {
-			return await binding.createAgent(library, name, wake);
-		} catch (error) {
-			const translated = translateNative(operation, error, { library });
-			// The loader's own path is the last resort: nothing there means nothing anywhere.
-			const absent =
-				!explicit &&
-				library === last &&
-				translated instanceof NixlLibraryError &&
-				/cannot open shared object file/.test(translated.message);
-			if (!absent) throw translated;
-		}
-	}
-	throw new NixlNotFoundError(operation, lookedIn);
 }

@@ -18,6 +18,7 @@ import { libraryPath, missingNixl, runChild } from "./helpers.js";
 interface Opened {
 	readonly code?: string;
 	readonly message?: string;
+	readonly memoryEvents?: string;
 	readonly info?: { details: Record<string, string> };
 }
 
@@ -161,6 +162,13 @@ describe.concurrent("without a usable library", () => {
 			});
 			expect(opened.code).toBe("ERR_KVCR_TRANSFER_AGENT");
 			expect(opened.message).toContain("libplugin_UCX.so");
+		});
+
+		it("turns UCX's memory hooks off, unless the user has chosen", async () => {
+			const chosen = async (value: string | undefined) =>
+				(await open({}, { UCX_MEM_EVENTS: value })).memoryEvents;
+			expect(await chosen(undefined)).toBe("n");
+			expect(await chosen("y")).toBe("y");
 		});
 
 		it("shows what it runs on", async () => {

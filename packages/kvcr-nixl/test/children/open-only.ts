@@ -8,7 +8,12 @@ try {
 	const agent = await NixlTransferAgent.create(
 		JSON.parse(process.argv[2] ?? "{}"),
 	);
-	console.log(JSON.stringify({ info: agent.info }));
+	console.log(
+		JSON.stringify({
+			info: agent.info,
+			memoryEvents: process.env.UCX_MEM_EVENTS,
+		}),
+	);
 	await agent.close();
 } catch (error) {
 	const { code, message } = error as { code?: string; message: string };
