@@ -24,6 +24,8 @@ export interface WorkerOptions {
 	readonly agentName?: string;
 	/** ZeroMQ: port to bind; 0 or absent: any. */
 	readonly port?: number;
+	/** ZeroMQ: names under which peers know it; default: the address it binds. */
+	readonly advertise?: readonly string[];
 	/** NATS: server URL. */
 	readonly natsServer?: string;
 	/** Pools; default: 64 slots of 64 KiB called "kv". */

@@ -66,7 +66,10 @@ export async function createInstance(
 			});
 		}
 		const { ZmqControlChannel } = await import("kvcr-transport-zmq");
-		return new ZmqControlChannel({ port: options.port ?? 0 });
+		return new ZmqControlChannel({
+			port: options.port ?? 0,
+			...(options.advertise !== undefined && { advertise: options.advertise }),
+		});
 	}
 
 	const agent = ports.agent ?? (await makeAgent());
