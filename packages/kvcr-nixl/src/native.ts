@@ -1,4 +1,5 @@
 /** The addon: what it offers, and how it is loaded. */
+/// <reference path="./node-gyp-build.d.ts" />
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import nodeGypBuild from "node-gyp-build";
