@@ -48,6 +48,9 @@ import { SourceDirectory } from "./transfer/sources.js";
 /** How long an incoming connection is expected after an introduction, in milliseconds. */
 const CONNECT_WINDOW_MS = 250;
 
+/** Peers whose fences are kept at least: they are small, and what is forgotten of them is no longer kept from being written. */
+const MIN_FENCED_PEERS = 1024;
+
 /** A managed pool with its memory. */
 export interface PoolMemory {
 	readonly name: string;
@@ -193,7 +196,7 @@ export function wire(
 		clock,
 		link,
 		routes,
-		fences: new FenceTable(settings.maxPeers),
+		fences: new FenceTable(Math.max(settings.maxPeers, MIN_FENCED_PEERS)),
 		replies: new ServeReplies(agent, link, telemetry),
 		memory: new SourceMemory({ cache, pins, lock, owner, telemetry }),
 		lock,

@@ -280,7 +280,7 @@ export class SimInstance implements Watched {
 				pools: Object.entries(POOL_BYTES).map(([name, slotBytes]) => ({
 					name,
 					slotBytes,
-					slotCount: setup.slots[name] as number,
+					slotCount: setup.bare === peer ? 0 : (setup.slots[name] as number),
 				})),
 				frameworkRegions: framework.regions,
 				pins: framework,
@@ -307,6 +307,7 @@ export class SimInstance implements Watched {
 				limits: {
 					idlePeerMs: IDLE_MS,
 					maxWritesPerPeer: setup.maxWritesPerPeer,
+					maxPeers: setup.maxPeers,
 				},
 				onTransferReport: (report) => this.calls.report(report),
 				logger: this.#logger(),

@@ -113,6 +113,10 @@ export interface Setup {
 	readonly incomingWakes: "always" | "expected";
 	readonly eagerConnect: boolean;
 	readonly maxWritesPerPeer: number;
+	/** Peers an instance remembers. */
+	readonly maxPeers: number;
+	/** A peer without managed memory, if there is one: it can only deliver. */
+	readonly bare: number | undefined;
 	/** Whether what hints bring in is checked against its checksum. */
 	readonly integrity: boolean;
 }
@@ -208,6 +212,8 @@ function drawSetup(random: SimRandom, peers: number | undefined): Setup {
 		incomingWakes: random.pick(["always", "expected"] as const),
 		eagerConnect: random.chance(0.6),
 		maxWritesPerPeer: random.pick([2, 64, 64]),
+		maxPeers: random.pick([2, 64, 64]),
+		bare: random.chance(0.15) ? 0 : undefined,
 		integrity: random.chance(0.4),
 	};
 }
