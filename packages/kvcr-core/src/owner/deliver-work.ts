@@ -14,6 +14,7 @@ import type {
 	Operation,
 	OperationTable,
 } from "./operations.js";
+import { requestChunks } from "./request-chunks.js";
 import type { ChosenSource, SourceSelector } from "./source-selector.js";
 
 /** What the work needs. */
@@ -80,8 +81,16 @@ export class DeliverWork implements FillWaiter, CopyListener, Abortable {
 			if (group === undefined) remote.set(name, { source, entries: [entry] });
 			else group.entries.push(entry);
 		}
-		for (const { source, entries } of remote.values())
-			this.#pull(source, entries);
+		for (const { source, entries } of remote.values()) {
+			const chunks = requestChunks(
+				entries,
+				(entry) => this.#operation.keys[entry]?.text ?? "",
+				(entry) =>
+					(this.#destinations[entry] ?? []).map((piece) => piece.label),
+				this.#parts.memory.agentName,
+			);
+			for (const chunk of chunks) this.#pull(source, chunk);
+		}
 		copier.copy(copies);
 	}
 

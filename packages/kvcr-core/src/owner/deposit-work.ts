@@ -46,6 +46,9 @@ export class DepositWork
 	readonly #deadline: number;
 	readonly #tickets = new Map<number, CapacityTicket>();
 	readonly #fills = new Map<number, Fill>();
+	readonly #copies = new Map<number, CopyJob>();
+	/** Given up while their copy goes on for others. */
+	readonly #aborted = new Set<number>();
 	#reserved: CopyJob[] = [];
 
 	/** @param blocks One per key of the operation. @param deadline Clock time until which capacity is awaited. */
@@ -104,6 +107,7 @@ export class DepositWork
 			entry,
 			cancelled: false,
 		};
+		this.#copies.set(entry, job);
 		if (late) copier.copy([job]);
 		else this.#reserved.push(job);
 	}
@@ -119,13 +123,15 @@ export class DepositWork
 	copied(entry: number, ok: boolean): void {
 		const fill = this.#fills.get(entry);
 		this.#fills.delete(entry);
+		this.#copies.delete(entry);
 		if (fill === undefined) return;
 		if (ok) this.#parts.fills.complete(fill);
 		else this.#parts.fills.fail(fill, "transfer_failed");
 	}
 
 	filled(entry: number, residency: Residency): void {
-		this.#succeed(entry, residency);
+		if (this.#aborted.has(entry)) this.refused(entry, "FAILED", "aborted");
+		else this.#succeed(entry, residency);
 	}
 
 	fillFailed(entry: number, reason: FailureReason): void {
@@ -137,7 +143,20 @@ export class DepositWork
 		const ticket = this.#tickets.get(entry);
 		this.#tickets.delete(entry);
 		ticket?.cancel();
-		// A copy that has begun goes on: others may have joined it, and a complete block does no harm.
+		const fill = this.#fills.get(entry);
+		const copy = this.#copies.get(entry);
+		if (fill !== undefined && copy !== undefined) {
+			// The source bytes belong to the caller as soon as the entry ends: not before the copy for the others is made.
+			if (fill.waiters.length > 1) {
+				this.#aborted.add(entry);
+				return;
+			}
+			copy.cancelled = true;
+			this.#fills.delete(entry);
+			this.#copies.delete(entry);
+			this.#parts.fills.fail(fill, "aborted");
+			return;
+		}
 		const text = this.#operation.keys[entry]?.text;
 		if (text !== undefined) fills.leave(text, this, entry);
 		this.refused(entry, "FAILED", "aborted");

@@ -22,11 +22,8 @@ import type {
 import type { Fill, FillTable, FillWaiter } from "./fills.js";
 import type { KeyRef } from "./key-ref.js";
 import type { EntryStatus, FailureReason } from "./operations.js";
+import { requestChunks } from "./request-chunks.js";
 import type { ChosenSource, SourceSelector } from "./source-selector.js";
-
-/** A request of one `start_write` at most, in keys and in estimated bytes: a control message carries 1 MiB. */
-const MAX_KEYS_PER_PULL = 4096;
-const MAX_REQUEST_BYTES = 512 * 1024;
 
 /** What the work needs. */
 export interface FetchParts {
@@ -169,34 +166,32 @@ export class FetchWork implements FillWaiter, AdmissionListener {
 			if (group === undefined) groups.set(name, { source, members: [member] });
 			else group.members.push(member);
 		}
-		for (const { source, members } of groups.values())
-			this.#pullInChunks(source, members);
+		const started = new Set<Residency>();
+		try {
+			for (const { source, members } of groups.values()) {
+				const chunks = requestChunks(
+					members,
+					({ residency }) => residency.keyText,
+					({ residency }) => residency.layout,
+					this.#parts.agentName,
+				);
+				for (const chunk of chunks) {
+					this.#pull(source, chunk);
+					for (const { residency } of chunk) started.add(residency);
+				}
+			}
+		} catch (error) {
+			// Progress has failed and nothing was asked for: the slots are free, and nobody is told but the caller.
+			for (const { entry, residency } of reserved)
+				if (!started.has(residency)) this.#giveBack(entry, residency);
+			throw error;
+		}
 	}
 
-	#pullInChunks(
-		source: ChosenSource,
-		members: readonly { entry: number; residency: Residency }[],
-	): void {
-		const { agentName } = this.#parts;
-		let chunk: { entry: number; residency: Residency }[] = [];
-		let bytes = 0;
-		for (const member of members) {
-			const { residency } = member;
-			let size = residency.keyText.length + 16;
-			for (const label of residency.layout)
-				size += 64 + agentName.length + label.length;
-			if (
-				chunk.length > 0 &&
-				(chunk.length >= MAX_KEYS_PER_PULL || bytes + size > MAX_REQUEST_BYTES)
-			) {
-				this.#pull(source, chunk);
-				chunk = [];
-				bytes = 0;
-			}
-			chunk.push(member);
-			bytes += size;
-		}
-		if (chunk.length > 0) this.#pull(source, chunk);
+	#giveBack(entry: number, residency: Residency): void {
+		const { fills } = this.#parts;
+		fills.leave(residency.keyText, this, entry);
+		fills.withdraw(residency);
 	}
 
 	#pull(

@@ -91,6 +91,13 @@ export class FillTable {
 			waiter.fillFailed(entry, reason);
 	}
 
+	/** Ends the filling of a residency for which nothing was begun that could write to it. */
+	withdraw(residency: Residency): void {
+		const fill = this.#fills.get(residency.keyText);
+		if (fill?.residency === residency) this.fail(fill, "transfer_failed");
+		else if (residency.state === "FILLING") this.#cache.failFill(residency);
+	}
+
 	/** The bytes will not come, but the slots may still be written: waiters fail, the slots stay quarantined. */
 	discard(fill: Fill, reason: FailureReason): void {
 		if (fill.state !== "running") return;

@@ -13,7 +13,8 @@ export class FrameworkMemory {
 	readonly regions: ReadonlyMap<string, MemoryRegion>;
 	/** Slot size of each pool, in bytes. */
 	readonly #slotBytes: ReadonlyMap<string, number>;
-	readonly #agentName: string;
+	/** Name of the local agent, as owner of its elements. */
+	readonly agentName: string;
 
 	/**
 	 * @param slotBytes Slot size by pool name.
@@ -38,7 +39,7 @@ export class FrameworkMemory {
 		}
 		this.regions = byLabel;
 		this.#slotBytes = slotBytes;
-		this.#agentName = agentName;
+		this.agentName = agentName;
 	}
 
 	/**
@@ -78,7 +79,7 @@ export class FrameworkMemory {
 	/** Wire form of a checked piece. */
 	element(piece: FrameworkPiece): TransferElement {
 		return {
-			endPointName: this.#agentName,
+			endPointName: this.agentName,
 			elementIndex: piece.element,
 			label: piece.label,
 			framework: true,

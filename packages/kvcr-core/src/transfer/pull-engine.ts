@@ -71,7 +71,10 @@ export class PullEngine {
 		return counts;
 	}
 
-	/** Starts a pull. Its listener hears of it in the owner's turn, also when it fails at once. */
+	/**
+	 * Starts a pull. Its listener hears of it in the owner's turn, also when it fails at once.
+	 * @throws ProgressFailedError; then nothing was asked for, and the listener hears nothing.
+	 */
 	start(request: PullRequest): Pull {
 		const { clock, sources } = this.#options;
 		const pull = new Pull(request, clock);
@@ -79,10 +82,20 @@ export class PullEngine {
 		pull.timer = clock.schedule(request.deadline - clock.now(), () =>
 			this.#deadline(pull),
 		);
-		this.#watch(pull);
-		if (this.#closed) this.#finish(pull, NOTHING, "closed");
-		else if (!sources.await(request.source, this.#waiterOf(pull)))
-			this.#finish(pull, NOTHING, "peer_unreachable");
+		const waiter = this.#waiterOf(pull);
+		try {
+			this.#watch(pull);
+			if (this.#closed) this.#finish(pull, NOTHING, "closed");
+			else if (!sources.await(request.source, waiter))
+				this.#finish(pull, NOTHING, "peer_unreachable");
+		} catch (error) {
+			pull.timer?.cancel();
+			this.#unwatch(pull);
+			this.#forgetHandle(pull);
+			this.#pulls.delete(pull);
+			sources.forgetWaiter(request.source, waiter);
+			throw error;
+		}
 		return pull;
 	}
 

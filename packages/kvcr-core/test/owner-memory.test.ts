@@ -1,0 +1,431 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { BlockMeta, MemoryRegion } from "../src/index.js";
+import { keyText } from "../src/index.js";
+import {
+	Cluster,
+	content,
+	entriesOf,
+	hasRightBytes,
+	hint,
+	key,
+	leftovers,
+	NOTHING_LEFT,
+	outcomesOf,
+	type Peer,
+	releaseAll,
+	SLOT,
+	SMALL,
+} from "./support/cluster.js";
+import { Wire } from "./support/wire.js";
+
+const A = key(1n);
+const B = key(2n);
+const POOLS = [
+	{ name: "kv", slotBytes: SLOT, slotCount: 16 },
+	{ name: "indexer", slotBytes: SMALL, slotCount: 16 },
+];
+const LAYOUT = ["kv:k", "kv:v", "indexer"];
+
+let cluster: Cluster;
+let source: Peer;
+let target: Peer;
+let kv: MemoryRegion;
+let indexer: MemoryRegion;
+
+beforeEach(async () => {
+	cluster = new Cluster();
+	source = await cluster.peer("source", { pools: POOLS });
+	const agent = cluster.fabric.agent("agent-target");
+	kv = await agent.createRegion({
+		label: "kv:*",
+		elementBytes: SLOT,
+		elementCount: 8,
+	});
+	indexer = await agent.createRegion({
+		label: "indexer",
+		elementBytes: SMALL,
+		elementCount: 8,
+	});
+	target = await cluster.peer("target", {
+		agent,
+		pools: POOLS,
+		frameworkRegions: [kv, indexer],
+	});
+	for (const peer of [source]) depositLaidOut(peer, A, B);
+});
+afterEach(() => cluster.close());
+
+function pieceBytes(one: typeof A, label: string): Uint8Array {
+	const at = LAYOUT.indexOf(label);
+	return content(one, label === "indexer" ? SMALL : SLOT, at);
+}
+
+function depositLaidOut(peer: Peer, ...keys: readonly (typeof A)[]): void {
+	peer.kvcr.deposit(
+		keys.map((one) => ({
+			key: one,
+			pieces: LAYOUT.map((label) => ({ label, bytes: pieceBytes(one, label) })),
+		})),
+	);
+	peer.adapter.learn(...keys);
+	cluster.settle();
+}
+
+function same(
+	region: MemoryRegion,
+	element: number,
+	bytes: Uint8Array,
+): boolean {
+	return Buffer.compare(region.element(element), bytes) === 0;
+}
+
+function advise(...hashes: readonly bigint[]): void {
+	target.kvcr.discardHint("r");
+	target.kvcr.submitHint(hint(source.endpoint, hashes), "r");
+}
+
+describe("deliver", () => {
+	it("takes a subset of the labels from a peer, in any order, and nothing else is written", () => {
+		advise(1n);
+		const handle = target.kvcr.deliver(
+			[
+				{
+					key: A,
+					pieces: [
+						{ label: "indexer", region: indexer, element: 3 },
+						{ label: "kv:v", region: kv, element: 5 },
+					],
+				},
+			],
+			{ requestId: "r" },
+		);
+		cluster.settle();
+		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
+		expect(same(indexer, 3, pieceBytes(A, "indexer"))).toBe(true);
+		expect(same(kv, 5, pieceBytes(A, "kv:v"))).toBe(true);
+		for (const element of [0, 1, 2, 3, 4, 6, 7])
+			expect(same(kv, element, new Uint8Array(SLOT))).toBe(true);
+		expect(target.kvcr.stats().cache?.ready).toBe(0);
+	});
+
+	it("takes a subset of the labels from managed memory here", () => {
+		depositLaidOut(target, A);
+		const handle = target.kvcr.deliver([
+			{ key: A, pieces: [{ label: "kv:k", region: kv, element: 1 }] },
+		]);
+		cluster.settle();
+		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
+		expect(same(kv, 1, pieceBytes(A, "kv:k"))).toBe(true);
+		expect(leftovers(target)).toEqual(NOTHING_LEFT);
+	});
+
+	it("of a label the block does not have fails, here and at the source", () => {
+		depositLaidOut(target, B);
+		advise(1n);
+		const pieces = [{ label: "kv:other", region: kv, element: 1 }];
+		const handle = target.kvcr.deliver(
+			[
+				{ key: A, pieces },
+				{
+					key: B,
+					pieces: [{ label: "kv:other", region: kv, element: 2 }],
+				},
+			],
+			{ requestId: "r" },
+		);
+		cluster.settle();
+		expect(outcomesOf(target, handle)).toEqual([
+			"not_at_source",
+			"layout_mismatch",
+		]);
+		expect(same(kv, 1, new Uint8Array(SLOT))).toBe(true);
+	});
+
+	it("a fill may not take a subset: the layouts must match label by label", () => {
+		advise(1n);
+		const handle = target.kvcr.fetch([A], {
+			requestId: "r",
+			expectedLayout: ["kv:k", "kv:v"],
+		});
+		cluster.settle();
+		expect(outcomesOf(target, handle)).toEqual(["not_at_source"]);
+		const right = target.kvcr.fetch([B], {
+			requestId: "r",
+			expectedLayout: LAYOUT,
+		});
+		cluster.settle();
+		expect(outcomesOf(target, right)).toEqual(["no_source"]);
+	});
+
+	it("joins a fill that is under way", async () => {
+		const slow = await cluster.peer("slow", {
+			pools: POOLS,
+			agentOptions: { mode: "manual" },
+		});
+		depositLaidOut(slow, A);
+		target.kvcr.submitHint(hint(slow.endpoint, [1n]), "r");
+		const fetched = target.kvcr.fetch([A], {
+			requestId: "r",
+			expectedLayout: LAYOUT,
+		});
+		cluster.settle();
+		const delivered = target.kvcr.deliver([
+			{ key: A, pieces: [{ label: "kv:v", region: kv, element: 0 }] },
+		]);
+		cluster.settle();
+		expect(slow.agent.writes).toHaveLength(1);
+		slow.agent.writes[0]?.complete();
+		cluster.settle();
+		expect(outcomesOf(target, fetched)).toEqual(["SUCCESS"]);
+		expect(outcomesOf(target, delivered)).toEqual(["SUCCESS"]);
+		expect(same(kv, 0, pieceBytes(A, "kv:v"))).toBe(true);
+		releaseAll(target, fetched);
+	});
+
+	it("of very many pieces goes out in several requests, none above what a message holds", async () => {
+		const wide = Array.from({ length: 128 }, (_, i) => `kv:${i}`);
+		const pools = [{ name: "kv", slotBytes: 8, slotCount: 25_600 }];
+		const agent = cluster.fabric.agent("agent-wide");
+		const region = await agent.createRegion({
+			label: "kv:*",
+			elementBytes: 8,
+			elementCount: 25_600,
+		});
+		const from = await cluster.peer("from", { pools });
+		const to = await cluster.peer("wide", {
+			agent,
+			pools: [{ ...pools[0], slotCount: 0 } as never],
+			frameworkRegions: [region],
+		});
+		const keys = Array.from({ length: 200 }, (_, i) => key(BigInt(i)));
+		from.kvcr.deposit(
+			keys.map((one, i) => ({
+				key: one,
+				pieces: wide.map((label, piece) => ({
+					label,
+					bytes: content(one, 8, piece + i),
+				})),
+			})),
+		);
+		from.adapter.learn(...keys);
+		cluster.settle();
+		const wire = new Wire(cluster);
+		to.kvcr.submitHint(
+			hint(
+				from.endpoint,
+				keys.map((_, i) => BigInt(i)),
+			),
+			"r",
+		);
+		const handle = to.kvcr.deliver(
+			keys.map((one, i) => ({
+				key: one,
+				pieces: wide.map((label, piece) => ({
+					label,
+					region,
+					element: i * 128 + piece,
+				})),
+			})),
+			{ requestId: "r" },
+		);
+		cluster.run(200);
+		expect(new Set(outcomesOf(to, handle))).toEqual(new Set(["SUCCESS"]));
+		const requests = wire.log.filter(
+			(seen) => seen.message.type === "start_write",
+		);
+		expect(requests.length).toBeGreaterThan(1);
+		for (const { bytes } of requests)
+			expect(bytes.byteLength).toBeLessThan(1 << 20);
+		for (const [i, one] of keys.entries())
+			for (const piece of [0, 127])
+				expect(same(region, i * 128 + piece, content(one, 8, piece + i))).toBe(
+					true,
+				);
+	});
+});
+
+describe("deposit", () => {
+	it("takes blocks from framework regions, and with noEvict keeps them until released", async () => {
+		for (const [piece, label] of LAYOUT.slice(0, 2).entries())
+			kv.element(piece).set(pieceBytes(A, label));
+		indexer.element(0).set(pieceBytes(A, "indexer"));
+		const handle = target.kvcr.deposit(
+			[
+				{
+					key: A,
+					pieces: [
+						{ label: "kv:k", region: kv, element: 0 },
+						{ label: "kv:v", region: kv, element: 1 },
+						{ label: "indexer", region: indexer, element: 0 },
+					],
+				},
+			],
+			{ noEvict: true },
+		);
+		cluster.settle();
+		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
+		// A flood of others cannot push it out.
+		for (let i = 10; i < 40; i += 1) depositLaidOut(target, key(BigInt(i)));
+		expect(target.kvcr.query([A])).toMatchObject([{ status: "HIT" }]);
+		const check = target.kvcr.fetch([A]);
+		cluster.settle();
+		expect(hasRightBytes(entriesOf(target, check)?.[0])).toBe(true);
+		releaseAll(target, check);
+		releaseAll(target, handle);
+		for (let i = 40; i < 60; i += 1) depositLaidOut(target, key(BigInt(i)));
+		expect(target.kvcr.query([A])).toEqual([{ status: "MISS" }]);
+		expect(leftovers(target)).toEqual(NOTHING_LEFT);
+	});
+
+	it("of a block that is here already succeeds without a copy, and of another layout fails", () => {
+		depositLaidOut(target, A);
+		const other = target.kvcr.deposit([
+			{
+				key: A,
+				pieces: [{ label: "indexer", bytes: pieceBytes(A, "indexer") }],
+			},
+		]);
+		const again = target.kvcr.deposit([
+			{
+				key: A,
+				pieces: LAYOUT.map((label) => ({
+					label,
+					bytes: new Uint8Array(label === "indexer" ? SMALL : SLOT),
+				})),
+			},
+		]);
+		cluster.settle();
+		expect(outcomesOf(target, other)).toEqual(["layout_mismatch"]);
+		expect(outcomesOf(target, again)).toEqual(["SUCCESS"]);
+		const check = target.kvcr.fetch([A]);
+		cluster.settle();
+		expect(hasRightBytes(entriesOf(target, check)?.[0])).toBe(true);
+		releaseAll(target, check);
+	});
+
+	it("that the policy declines is dropped, and the rest of the batch goes on", async () => {
+		const picky = await cluster.peer("picky", {
+			policy: {
+				decideIngest: (meta: BlockMeta) =>
+					keyText(meta.key) === keyText(A) ? "drop" : "keep",
+				evictionScore: () => 0,
+				decideEviction: () => "evict",
+				decideRecovery: () => "fail",
+			} as never,
+		});
+		const handle = picky.kvcr.deposit(
+			[A, B].map((one) => ({
+				key: one,
+				pieces: [{ label: "kv", bytes: content(one) }],
+			})),
+		);
+		cluster.settle();
+		expect(entriesOf(picky, handle)?.map((one) => one.status)).toEqual([
+			"DROPPED",
+			"SUCCESS",
+		]);
+	});
+});
+
+describe("large copies", () => {
+	const MIB = 1 << 20;
+	let big: Peer;
+	let region: MemoryRegion;
+
+	beforeEach(async () => {
+		const agent = cluster.fabric.agent("agent-big");
+		region = await agent.createRegion({
+			label: "kv",
+			elementBytes: MIB,
+			elementCount: 12,
+		});
+		big = await cluster.peer("big", {
+			agent,
+			pools: [{ name: "kv", slotBytes: MIB, slotCount: 12 }],
+			frameworkRegions: [region],
+		});
+	});
+
+	function depositBig(count: number) {
+		return big.kvcr.deposit(
+			Array.from({ length: count }, (_, i) => {
+				region.element(i).fill(i + 1);
+				return {
+					key: key(BigInt(i)),
+					pieces: [{ label: "kv", region, element: i }],
+				};
+			}),
+		);
+	}
+
+	it("are made in slices between turns of the event loop", () => {
+		const handle = depositBig(12);
+		expect(big.kvcr.stats().cache?.ready).toBeLessThanOrEqual(1);
+		let slices = 0;
+		while (big.kvcr.stats().cache?.ready !== 12 && slices < 20) {
+			cluster.clock.runNext();
+			big.results.push(...big.kvcr.pollCompleted());
+			slices += 1;
+		}
+		expect(slices).toBeGreaterThan(2);
+		expect(new Set(outcomesOf(big, handle))).toEqual(new Set(["SUCCESS"]));
+	});
+
+	it("of a deposit that is aborted read its memory no more: the slots are free, no block has wrong bytes", () => {
+		const handle = depositBig(8);
+		big.kvcr.abort(handle);
+		big.results.push(...big.kvcr.pollCompleted());
+		expect(outcomesOf(big, handle)?.at(-1)).toBe("aborted");
+		// The operation is over: its memory may be used for something else.
+		for (let i = 0; i < 8; i += 1) region.element(i).fill(0xee);
+		cluster.settle();
+		expect(big.kvcr.query([key(7n)])).toEqual([{ status: "MISS" }]);
+		expect(leftovers(big)).toEqual(NOTHING_LEFT);
+		const here = Array.from({ length: 8 }, (_, i) => key(BigInt(i))).filter(
+			(one) => big.kvcr.query([one])[0]?.status === "HIT",
+		);
+		const check = big.kvcr.fetch(here);
+		cluster.settle();
+		for (const entry of entriesOf(big, check) ?? []) {
+			const [piece] = entry.pieces ?? [];
+			expect(piece?.region.element(piece.element)[3]).toBe(
+				(entry.key.at(-1) ?? 0) + 1,
+			);
+		}
+		releaseAll(big, check);
+	});
+
+	it("of a deposit that others wait for go on, and the aborted entry ends with them", () => {
+		const handle = depositBig(8);
+		const joined = big.kvcr.fetch([key(7n)]);
+		big.kvcr.abort(handle);
+		// Its memory is still being read for the other: the operation is not over.
+		expect(big.kvcr.pollCompleted()).toEqual([]);
+		cluster.settle();
+		expect(outcomesOf(big, handle)?.at(-1)).toBe("aborted");
+		expect(outcomesOf(big, joined)).toEqual(["SUCCESS"]);
+		const { region: at, element } =
+			entriesOf(big, joined)?.[0]?.pieces?.[0] ?? ({} as never);
+		expect(at.element(element)[5]).toBe(8);
+		releaseAll(big, joined);
+		expect(leftovers(big)).toEqual(NOTHING_LEFT);
+	});
+
+	it("of a delivery that is aborted write its memory no more, and give their claims back", () => {
+		const deposited = depositBig(8);
+		cluster.settle();
+		expect(outcomesOf(big, deposited)).toHaveLength(8);
+		const handle = big.kvcr.deliver(
+			Array.from({ length: 8 }, (_, i) => ({
+				key: key(BigInt(i)),
+				pieces: [{ label: "kv", region, element: 11 - i }],
+			})),
+		);
+		big.kvcr.abort(handle, [key(7n)]);
+		region.element(4).fill(0xee);
+		cluster.settle();
+		expect(outcomesOf(big, handle)?.at(-1)).toBe("aborted");
+		expect(region.element(4)[9]).toBe(0xee);
+		expect(leftovers(big)).toEqual(NOTHING_LEFT);
+	});
+});
