@@ -26,6 +26,9 @@ if (library === undefined) throw new Error("NIXL was not found");
 
 const program = await floorProgram();
 
+/** How often each section is measured. */
+const TURNS = 5;
+
 interface Row {
 	readonly what: string;
 	readonly raw: number;
@@ -36,17 +39,26 @@ interface Row {
 }
 const rows: Row[] = [];
 
-const raw = {
-	backToBack: await floor("backToBack", counts.backToBack),
-	paused: await floor("paused", counts.paused),
-	bulk: await floor("bulk", counts.bulk),
-};
 const bench = await Bench.start();
-const mine = {
-	backToBack: await bench.backToBack(counts.backToBack),
-	paused: await bench.paused(counts.paused),
-	bulk: await bench.bulk(counts.bulk),
+/** Floor and agent take turns, so that whatever else the machine does meanwhile meets both. */
+const turns = {
+	backToBack: { raw: [] as Figures[], mine: [] as Figures[] },
+	paused: { raw: [] as Figures[], mine: [] as Figures[] },
+	bulk: { raw: [] as Figures[], mine: [] as Figures[] },
 };
+const loopDelays: number[] = [];
+for (let turn = 0; turn < TURNS; turn += 1) {
+	for (const section of ["backToBack", "paused", "bulk"] as const) {
+		const count = Math.ceil(counts[section] / TURNS);
+		turns[section].raw.push(await floor(section, count));
+		const mine = await bench[section](count);
+		turns[section].mine.push(mine);
+		if ("loopDelayP99Ms" in mine)
+			loopDelays.push(mine.loopDelayP99Ms as number);
+	}
+}
+const raw = middle("raw");
+const mine = middle("mine");
 const burner = spawn(process.execPath, ["-e", "for(;;);"], { stdio: "ignore" });
 const busy = await bench.backToBack(counts.backToBack / 4);
 burner.kill("SIGKILL");
@@ -65,7 +77,7 @@ rows.push({
 	met: bandwidth >= 0.95,
 	detail: `${(bandwidth * 100).toFixed(0)} %, ${(64 / 1024 / (mine.bulk.p50 / 1e6)).toFixed(2)} GiB/s`,
 });
-const loopDelay = mine.bulk.loopDelayP99Ms;
+const loopDelay = median(loopDelays);
 rows.push({
 	what: "event-loop delay p99 during 64 x 1 MiB",
 	raw: Number.NaN,
@@ -108,6 +120,24 @@ function ratio(what: string, base: Figures, agent: Figures, limit: number) {
 		met: factor <= limit,
 		detail: `${factor.toFixed(2)} x, p99 ${show(agent.p99)} µs`,
 	});
+}
+
+/** The turn in the middle, section by section. */
+function middle(side: "raw" | "mine") {
+	const of = (all: readonly Figures[]): Figures => ({
+		p50: median(all.map(({ p50 }) => p50)),
+		p99: median(all.map(({ p99 }) => p99)),
+	});
+	return {
+		backToBack: of(turns.backToBack[side]),
+		paused: of(turns.paused[side]),
+		bulk: of(turns.bulk[side]),
+	};
+}
+
+function median(values: readonly number[]): number {
+	const sorted = [...values].sort((a, b) => a - b);
+	return sorted[sorted.length >> 1] ?? Number.NaN;
 }
 
 function show(micros: number): string {
