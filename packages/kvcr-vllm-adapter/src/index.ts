@@ -11,4 +11,5 @@ export {
 	VllmKeyAdapter,
 	type VllmKeyAdapterOptions,
 } from "./key-adapter.js";
+export * from "./manager/index.js";
 export * from "./reverse-map/index.js";
