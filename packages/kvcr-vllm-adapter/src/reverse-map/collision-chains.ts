@@ -8,6 +8,7 @@ import { DenseRecords } from "./dense-records.js";
 import type { KeyArena } from "./key-arena.js";
 import { type MixSeed, mixSeed, mixWords } from "./mix.js";
 import { SegmentedTable } from "./segmented-table.js";
+import type { WordPool } from "./word-pool.js";
 
 const SHORT = 0x4000_0000;
 const INDEXED = 0x8000_0000 | 0;
@@ -33,15 +34,29 @@ export class CollisionChains {
 	readonly #arena: KeyArena;
 	readonly #table: SegmentedTable;
 	readonly #seed: MixSeed;
-	readonly #nodes = new DenseRecords(3);
+	readonly #pool: WordPool;
+	readonly #nodes: DenseRecords;
 	/** Nodes of indexed lists by whole key. */
 	#index: SegmentedTable | undefined;
 
 	/** `table` is the one whose values name the lists: the chains keep it in step when nodes move. */
-	constructor(arena: KeyArena, table: SegmentedTable, seed: MixSeed) {
+	constructor(
+		arena: KeyArena,
+		table: SegmentedTable,
+		seed: MixSeed,
+		pool: WordPool,
+	) {
+		this.#pool = pool;
+		this.#nodes = new DenseRecords(3, pool);
 		this.#arena = arena;
 		this.#table = table;
 		this.#seed = seed;
+	}
+
+	/** Gives all buffers back. The chains must not be used any more. */
+	dispose(): void {
+		this.#nodes.dispose();
+		this.#index?.dispose();
 	}
 
 	/** Number of keys in lists. */
@@ -228,7 +243,7 @@ export class CollisionChains {
 	}
 
 	#indexNode(node: number): void {
-		this.#index ??= new SegmentedTable(mixSeed(this.#seed[4]));
+		this.#index ??= new SegmentedTable(mixSeed(this.#seed[4]), this.#pool);
 		const ref = this.#nodes.get(node, REF);
 		this.#index.insert(this.#highOf(ref), this.#lowOf(ref), node);
 	}

@@ -1,4 +1,5 @@
 /** Fixed-size records of 32-bit words in pages, numbered densely from 1. Only the last one can be dropped. */
+import type { WordPool } from "./word-pool.js";
 
 const PAGE_BITS = 14;
 const PAGE_RECORDS = 1 << PAGE_BITS;
@@ -6,14 +7,21 @@ const FIRST_PAGE_RECORDS = 64;
 
 /** See the comment at the top of this file. */
 export class DenseRecords {
+	readonly #pool: WordPool;
 	readonly #words: number;
 	readonly #pages: Int32Array[] = [];
 	/** Number of the last record. Record 0 exists and stays unused. */
 	#last = 0;
 
-	constructor(wordsPerRecord: number) {
+	constructor(wordsPerRecord: number, pool: WordPool) {
+		this.#pool = pool;
 		this.#words = wordsPerRecord;
-		this.#pages.push(new Int32Array(FIRST_PAGE_RECORDS * wordsPerRecord));
+		this.#pages.push(pool.take(FIRST_PAGE_RECORDS * wordsPerRecord));
+	}
+
+	/** Gives all pages back. The records must not be used any more. */
+	dispose(): void {
+		for (const page of this.#pages.splice(0)) this.#pool.give(page);
 	}
 
 	/** Number of the last record, 0 when there is none. */
@@ -31,15 +39,16 @@ export class DenseRecords {
 		const record = this.#last + 1;
 		const page = record >>> PAGE_BITS;
 		if (page === this.#pages.length)
-			this.#pages.push(new Int32Array(PAGE_RECORDS * this.#words));
+			this.#pages.push(this.#pool.take(PAGE_RECORDS * this.#words));
 		else if (page === 0) {
 			const first = this.#pages[0] as Int32Array;
 			const size = first.length / this.#words;
 			if (record === size) {
-				const wider = new Int32Array(
+				const wider = this.#pool.take(
 					Math.min(size * 8, PAGE_RECORDS) * this.#words,
 				);
 				wider.set(first);
+				this.#pool.give(first);
 				this.#pages[0] = wider;
 			}
 		}
@@ -51,7 +60,8 @@ export class DenseRecords {
 	dropLast(): void {
 		this.#last--;
 		const page = this.#last >>> PAGE_BITS;
-		if (this.#pages.length > page + 2) this.#pages.pop();
+		if (this.#pages.length > page + 2)
+			this.#pool.give(this.#pages.pop() as Int32Array);
 	}
 
 	get(record: number, word: number): number {

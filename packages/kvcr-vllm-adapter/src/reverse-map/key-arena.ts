@@ -6,6 +6,7 @@
  */
 import { MapFullError } from "../errors.js";
 import { packedWords } from "./packed-key.js";
+import type { WordPool } from "./word-pool.js";
 
 const INDEX_BITS = 12;
 const INDEX_MASK = (1 << INDEX_BITS) - 1;
@@ -32,6 +33,7 @@ interface LengthClass {
 
 /** See the comment at the top of this file. */
 export class KeyArena {
+	readonly #pool: WordPool;
 	/** Page 0 stays unused, so that no ref is 0. */
 	readonly #pages: (Int32Array | undefined)[] = [undefined];
 	readonly #classOfPage: (LengthClass | undefined)[] = [undefined];
@@ -41,6 +43,16 @@ export class KeyArena {
 	#recent: LengthClass | undefined;
 	#bytes = 0;
 	#size = 0;
+
+	constructor(pool: WordPool) {
+		this.#pool = pool;
+	}
+
+	/** Gives all pages back. The arena must not be used any more. */
+	dispose(): void {
+		for (const page of this.#pages.splice(0))
+			if (page !== undefined) this.#pool.give(page);
+	}
 
 	/** Number of entries. */
 	get size(): number {
@@ -110,7 +122,9 @@ export class KeyArena {
 		const before = (cls.pages.length - 1) * cls.perPage;
 		if (cls.count > before) return;
 		const page = cls.pages.pop() as number;
-		this.#bytes -= (this.#pages[page] as Int32Array).byteLength;
+		const words = this.#pages[page] as Int32Array;
+		this.#bytes -= words.byteLength;
+		this.#pool.give(words);
 		this.#pages[page] = undefined;
 		this.#classOfPage[page] = undefined;
 		this.#freePages.push(page);
@@ -199,8 +213,9 @@ export class KeyArena {
 		const words = this.#pages[page] as Int32Array;
 		if (index * (cls.keyWords + 1) === words.length) {
 			const entries = Math.min(index * 8, cls.perPage);
-			const wider = new Int32Array(entries * (cls.keyWords + 1));
+			const wider = this.#pool.take(entries * (cls.keyWords + 1));
 			wider.set(words);
+			this.#pool.give(words);
 			this.#pages[page] = wider;
 			this.#bytes += wider.byteLength - words.byteLength;
 		}
@@ -214,7 +229,7 @@ export class KeyArena {
 			cls.pages.length === 0
 				? Math.min(FIRST_PAGE_ENTRIES, cls.perPage)
 				: cls.perPage;
-		const words = new Int32Array(entries * (cls.keyWords + 1));
+		const words = this.#pool.take(entries * (cls.keyWords + 1));
 		this.#pages[page] = words;
 		this.#classOfPage[page] = cls;
 		this.#bytes += words.byteLength;

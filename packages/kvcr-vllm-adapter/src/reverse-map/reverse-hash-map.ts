@@ -28,6 +28,7 @@ import {
 } from "./packed-key.js";
 import { SegmentedTable } from "./segmented-table.js";
 import { checkTiers, type TierMask, TierRegister } from "./tiers.js";
+import { WordPool } from "./word-pool.js";
 
 /** Answer of a status look-up. */
 export type HashStatus = "unique" | "not_found" | "ambiguous_hash";
@@ -46,7 +47,7 @@ export interface ReverseHashMapStats {
 	readonly hashes: number;
 	/** Keys that share their hash with another one. */
 	readonly collidingKeys: number;
-	/** Bytes of all buffers. */
+	/** Bytes of all buffers. They are shared buffers, which `process.memoryUsage()` shows in `rss` only. */
 	readonly bytes: number;
 }
 
@@ -64,7 +65,8 @@ const MAX_SWEEP_WALK = 1024;
 /** See the comment at the top of this file. */
 export class ReverseHashMap {
 	readonly #seed: number | undefined;
-	#arena = new KeyArena();
+	readonly #pool = new WordPool();
+	#arena: KeyArena;
 	#table: SegmentedTable;
 	#chains: CollisionChains;
 	readonly #tiers = new TierRegister();
@@ -86,8 +88,10 @@ export class ReverseHashMap {
 	constructor(options: ReverseHashMapOptions = {}) {
 		this.#seed = options.seed;
 		const seed = mixSeed(this.#seed);
-		this.#table = new SegmentedTable(seed);
-		this.#chains = new CollisionChains(this.#arena, this.#table, seed);
+		const pool = this.#pool;
+		this.#arena = new KeyArena(pool);
+		this.#table = new SegmentedTable(seed, pool);
+		this.#chains = new CollisionChains(this.#arena, this.#table, seed, pool);
 	}
 
 	/** Number of full keys held. */
@@ -237,9 +241,13 @@ export class ReverseHashMap {
 	/** Forgets every key at once. Reserved tiers stay reserved, retired ones are free again. */
 	clear(): void {
 		const seed = mixSeed(this.#seed);
-		this.#arena = new KeyArena();
-		this.#table = new SegmentedTable(seed);
-		this.#chains = new CollisionChains(this.#arena, this.#table, seed);
+		this.#arena.dispose();
+		this.#table.dispose();
+		this.#chains.dispose();
+		const pool = this.#pool;
+		this.#arena = new KeyArena(pool);
+		this.#table = new SegmentedTable(seed, pool);
+		this.#chains = new CollisionChains(this.#arena, this.#table, seed, pool);
 		this.#endSweep();
 	}
 
@@ -380,21 +388,24 @@ export class ReverseHashMap {
 	/** Removes a key for good; the last key of its length takes its place. */
 	#free(ref: number): void {
 		const arena = this.#arena;
+		const table = this.#table;
+		const chains = this.#chains;
 		const page = arena.page(ref);
 		const at = arena.offset(ref);
-		const high = page[at] as number;
-		const low = page[at + 1] as number;
-		const value = this.#table.get(high, low);
-		if (value === ref) this.#table.remove(high, low, ref);
-		else this.#chains.remove(high, low, value, this.#chains.nodeOf(value, ref));
+		let high = page[at] as number;
+		let low = page[at + 1] as number;
+		// Most hashes have one key: tried first, so that their slot is looked for only once.
+		if (!table.remove(high, low, ref)) {
+			const list = table.get(high, low);
+			chains.remove(high, low, list, chains.nodeOf(list, ref));
+		}
 		const last = arena.lastLike(ref);
 		if (last !== ref) {
 			arena.copy(last, ref);
-			const movedHigh = page[at] as number;
-			const movedLow = page[at + 1] as number;
-			const owner = this.#table.get(movedHigh, movedLow);
-			if (owner === last) this.#table.replace(movedHigh, movedLow, last, ref);
-			else this.#chains.moved(owner, last, ref);
+			high = page[at] as number;
+			low = page[at + 1] as number;
+			if (!table.replace(high, low, last, ref))
+				chains.moved(table.get(high, low), last, ref);
 		}
 		arena.dropLast(last);
 	}

@@ -10,6 +10,7 @@
  */
 import { MapFullError } from "../errors.js";
 import { type MixSeed, mix64 } from "./mix.js";
+import type { WordPool } from "./word-pool.js";
 
 const SLOT_BITS = 11;
 const SLOTS = 1 << SLOT_BITS;
@@ -21,7 +22,7 @@ const SLAB_MASK = (1 << SLAB_BITS) - 1;
 /** Slots used before a segment splits. */
 const SPLIT_AT = Math.floor(SLOTS * 0.9);
 /** Two neighbors join when both fit in this many slots; the distance to `SPLIT_AT` keeps them from flapping. */
-const JOIN_AT = Math.floor(SLOTS * 0.82);
+const JOIN_AT = Math.floor(SLOTS * 0.83);
 /** A segment above this size does not look for a neighbor to join. */
 const JOIN_CANDIDATE = JOIN_AT >>> 1;
 /** Positions in the divided key space. */
@@ -62,6 +63,7 @@ function home(mixed: number): number {
 
 /** See the comment at the top of this file. All words are signed 32-bit; a value is never 0. */
 export class SegmentedTable {
+	readonly #pool: WordPool;
 	readonly #k0: number;
 	readonly #m0: number;
 	readonly #k1: number;
@@ -78,7 +80,8 @@ export class SegmentedTable {
 	#scratch = new Int32Array(SEGMENT_WORDS);
 	#size = 0;
 
-	constructor(seed: MixSeed) {
+	constructor(seed: MixSeed, pool: WordPool) {
+		this.#pool = pool;
 		this.#k0 = seed[0] as number;
 		this.#m0 = seed[1] as number;
 		this.#k1 = seed[2] as number;
@@ -101,6 +104,11 @@ export class SegmentedTable {
 			this.#prefixes.byteLength +
 			this.#scratch.byteLength
 		);
+	}
+
+	/** Gives all buffers back. The table must not be used any more. */
+	dispose(): void {
+		for (const slab of this.#slabs.splice(0)) this.#pool.give(slab);
 	}
 
 	/** The first value stored under a key, 0 when there is none. */
@@ -355,7 +363,7 @@ export class SegmentedTable {
 	#newSegment(prefix: number, depth: number): number {
 		const segment = this.#segments;
 		if (segment >>> SLAB_BITS === this.#slabs.length)
-			this.#slabs.push(new Int32Array((SLAB_MASK + 1) * SEGMENT_WORDS));
+			this.#slabs.push(this.#pool.take((SLAB_MASK + 1) * SEGMENT_WORDS));
 		if (segment === this.#used.length) {
 			this.#used = widened(this.#used, Int32Array);
 			this.#depths = widened(this.#depths, Uint8Array);
@@ -385,11 +393,9 @@ export class SegmentedTable {
 			this.#prefixes[segment] = this.#prefixes[last] as number;
 			this.#route(segment);
 		}
-		while (
-			this.#slabs.length > 1 &&
-			(this.#slabs.length - 2) << SLAB_BITS >= this.#segments
-		)
-			this.#slabs.pop();
+		// A slab goes when it is empty and the one before it has some room, so that nothing flaps.
+		const room = (this.#slabs.length << SLAB_BITS) - this.#segments;
+		if (room >= SLAB_MASK + 3) this.#pool.give(this.#slabs.pop() as Int32Array);
 	}
 
 	/** Points the directory's range of a segment at it. */
