@@ -92,7 +92,9 @@ export function wire(
 		options.logger ?? consoleLogger,
 		options.stats,
 	);
-	const owner = new OwnerQueue();
+	const owner = new OwnerQueue((error) =>
+		telemetry.warnOnce("wake-listener", { error }, "a wake listener failed"),
+	);
 	const lock = new StateLock(owner);
 	const health = new Health((failure) => {
 		telemetry.warnOnce(
@@ -226,16 +228,19 @@ export function wire(
 			count: (result) =>
 				telemetry.count("kvcr_integrity_checks_total", { result }),
 		});
-	const fetch: FetchParts | undefined = cache && {
-		cache,
-		integrity,
-		fills: new FillTable(cache, (residency) => integrity?.keep(residency)),
-		admitter: new Admitter(cache),
-		pulls,
-		selector,
-		advice,
-		agentName: agent.name,
-	};
+	const fills =
+		cache && new FillTable(cache, (residency) => integrity?.keep(residency));
+	const fetch: FetchParts | undefined = cache &&
+		fills && {
+			cache,
+			integrity,
+			fills,
+			admitter: new Admitter(cache, fills),
+			pulls,
+			selector,
+			advice,
+			agentName: agent.name,
+		};
 	const responder = new HashResponder({
 		adapter,
 		incarnation,

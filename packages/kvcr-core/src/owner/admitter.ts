@@ -6,6 +6,7 @@ import type {
 	Residency,
 } from "../cache/index.js";
 import type { IngestSource } from "../ports/index.js";
+import type { FillTable } from "./fills.js";
 import type { EntryStatus, FailureReason } from "./operations.js";
 
 /** One block to admit. */
@@ -24,11 +25,21 @@ export interface AdmissionListener {
 	refused(entry: number, status: EntryStatus, reason: FailureReason): void;
 }
 
+/** An entry that waits for capacity. */
+interface Waiting {
+	readonly entry: AdmissionEntry;
+	readonly listener: AdmissionListener;
+	readonly tickets: Map<number, CapacityTicket>;
+}
+
 export class Admitter {
 	readonly #cache: ManagedCache;
+	/** Entries that wait, by key: one of them, or somebody else, brings the block in for all. */
+	readonly #waiting = new Map<string, Set<Waiting>>();
 
-	constructor(cache: ManagedCache) {
+	constructor(cache: ManagedCache, fills: FillTable) {
 		this.#cache = cache;
+		fills.onBegin = (residency) => this.#begun(residency);
 	}
 
 	/**
@@ -78,6 +89,7 @@ export class Admitter {
 		tickets: Map<number, CapacityTicket>,
 	): void {
 		let failureCount = 1;
+		const waiting: Waiting = { entry, listener, tickets };
 		if (
 			this.#cache.decideRecovery({ source, missing, failureCount }) === "fail"
 		) {
@@ -97,26 +109,54 @@ export class Admitter {
 					}) === "wait"
 				)
 					return outcome.missing;
-				tickets.delete(entry.entry);
+				this.#endWait(waiting);
 				listener.refused(entry.entry, "FAILED", "no_capacity");
 				return undefined;
 			}
-			tickets.delete(entry.entry);
+			this.#endWait(waiting);
 			deliver(entry.entry, outcome, listener, true);
 			return undefined;
 		};
 		const expire = (reason: "deadline" | "closed"): void => {
-			tickets.delete(entry.entry);
+			this.#endWait(waiting);
 			listener.refused(
 				entry.entry,
 				"FAILED",
 				reason === "closed" ? "closed" : "no_capacity",
 			);
 		};
-		tickets.set(
-			entry.entry,
-			this.#cache.waitForCapacity({ retry, expire }, missing, deadline),
+		const ticket = this.#cache.waitForCapacity(
+			{ retry, expire },
+			missing,
+			deadline,
 		);
+		tickets.set(entry.entry, {
+			cancel: () => {
+				this.#endWait(waiting);
+				ticket.cancel();
+			},
+		});
+		const others = this.#waiting.get(entry.keyText);
+		if (others === undefined)
+			this.#waiting.set(entry.keyText, new Set([waiting]));
+		else others.add(waiting);
+	}
+
+	/** A block is on its way: whoever waited for slots to put it into joins. */
+	#begun(residency: Residency): void {
+		for (const waiting of this.#waiting.get(residency.keyText) ?? []) {
+			const { entry, listener, tickets } = waiting;
+			tickets.get(entry.entry)?.cancel();
+			listener.known(entry.entry, residency);
+		}
+	}
+
+	#endWait(waiting: Waiting): void {
+		const { entry, tickets } = waiting;
+		tickets.delete(entry.entry);
+		const others = this.#waiting.get(entry.keyText);
+		if (others?.delete(waiting) && others.size === 0)
+			this.#waiting.delete(entry.keyText);
 	}
 }
 

@@ -24,6 +24,8 @@ export interface Fill {
 export class FillTable {
 	readonly #cache: ManagedCache;
 	readonly #fills = new Map<string, Fill>();
+	/** Told of every fill that begins, once it can be joined. */
+	onBegin: ((residency: Residency) => void) | undefined;
 
 	readonly #onReady: ((residency: Residency) => void) | undefined;
 
@@ -42,6 +44,7 @@ export class FillTable {
 	begin(residency: Residency, abandon?: () => void): Fill {
 		const fill: Fill = { residency, waiters: [], abandon, state: "running" };
 		this.#fills.set(residency.keyText, fill);
+		this.onBegin?.(residency);
 		return fill;
 	}
 

@@ -8,6 +8,12 @@ export class OwnerQueue {
 	#tasks: (() => void)[] = [];
 	#draining = false;
 	readonly #listeners = new Set<() => void>();
+	readonly #onListenerError: (error: unknown) => void;
+
+	/** @param onListenerError Told what a wake listener threw: progress goes on. */
+	constructor(onListenerError: (error: unknown) => void = () => {}) {
+		this.#onListenerError = onListenerError;
+	}
 
 	/** Number of tasks waiting. */
 	get size(): number {
@@ -22,7 +28,13 @@ export class OwnerQueue {
 
 	/** Tells the owner that a poll would find something. Listeners must not call back into the instance synchronously. */
 	wake(): void {
-		for (const listener of this.#listeners) listener();
+		for (const listener of this.#listeners) {
+			try {
+				listener();
+			} catch (error) {
+				this.#onListenerError(error);
+			}
+		}
 	}
 
 	/** Adds a wake listener; the returned function removes it. */
