@@ -14,6 +14,7 @@ export const commands = {
 	demo: { entry: "tools/demo/main.ts", parts: nixlParts, native: true },
 	bench: { entry: "tools/bench/main.ts", parts: nixlParts, built: true },
 	sim: { entry: "tools/sim/main.ts", parts: basicParts },
+	compose: { entry: "tools/compose/main.ts", parts: basicParts },
 	"record-wire": {
 		entry: "test-e2e/interop/record.ts",
 		parts: [...nixlParts, "python-peer"],
