@@ -6,7 +6,7 @@ import { hint } from "../harness/hint.js";
 import { Worker } from "../harness/worker-handle.js";
 import { overDirections, type Peer } from "./pairs.js";
 import { PythonPeer } from "./python-peer.js";
-import { expectSettled } from "./settled.js";
+import { expectSettled, standStill } from "./settled.js";
 
 /** Of the source: longer than it is stopped, so that it goes on serving afterwards. */
 const PATIENT = { operationTimeoutMs: 8_000, abandonTimeoutMs: 20_000 };
@@ -35,11 +35,12 @@ async function metPair(
 	targetKind: "python" | "typescript",
 	sourceOptions: { operationTimeoutMs: number; abandonTimeoutMs: number },
 ): Promise<[Peer, Peer]> {
-	const source = await pairs.peer(sourceKind, sourceOptions);
-	const target = await pairs.peer(targetKind, {
-		operationTimeoutMs: OPERATION_MS,
-		abandonTimeoutMs: ABANDON_MS,
-	});
+	const [source, target] = await pairs.both(
+		sourceKind,
+		sourceOptions,
+		targetKind,
+		{ operationTimeoutMs: OPERATION_MS, abandonTimeoutMs: ABANDON_MS },
+	);
 	await source.call(
 		"deposit",
 		BLOCKS.map((hash) => ({ key: key(hash) })),
@@ -85,7 +86,7 @@ overDirections("deadlines", (pairs, sourceKind, targetKind) => {
 	});
 
 	it("a fetch from a stopped source fails at its deadline; the source goes on, answers the probe, and serves again", async () => {
-		source.signal("SIGSTOP");
+		await standStill(source);
 		await advise(target, source, "stopped");
 		const startedAt = performance.now();
 		expect(
@@ -105,7 +106,7 @@ overDirections("deadlines", (pairs, sourceKind, targetKind) => {
 	});
 
 	it("memory stays in quarantine past the abandonment deadline, and comes back when the source answers", async () => {
-		source.signal("SIGSTOP");
+		await standStill(source);
 		await advise(target, source, "stopped");
 		expect(
 			await target.call("fetch", [key(4n)], { requestId: "stopped" }),
@@ -122,7 +123,7 @@ overDirections("deadlines", (pairs, sourceKind, targetKind) => {
 	});
 
 	it("a delivery to a stopped source ends uncertain at the abandonment deadline, not before", async () => {
-		source.signal("SIGSTOP");
+		await standStill(source);
 		await advise(target, source, "stopped");
 		const startedAt = performance.now();
 		expect(
@@ -141,7 +142,7 @@ overDirections("deadlines", (pairs, sourceKind, targetKind) => {
 			operationTimeoutMs: 1_500,
 			abandonTimeoutMs: 4_000,
 		});
-		source.signal("SIGSTOP");
+		await standStill(source);
 		await advise(target, source, "stopped");
 		const stopped = target.call("fetch", [key(2n)], { requestId: "stopped" });
 		await new Promise((resolve) => setTimeout(resolve, 2_000));
@@ -168,8 +169,7 @@ overDirections("deadlines", (pairs, sourceKind, targetKind) => {
 /** Whether a target has memory that a write may still reach although its caller was told. */
 async function uncertain(target: Peer): Promise<boolean> {
 	if (target instanceof Worker) {
-		const { cache } = await target.call("stats");
-		return cache?.pools.some(({ quarantined }) => quarantined > 0) ?? false;
+		return ((await target.call("stats")).transfers.pulls.quarantined ?? 0) > 0;
 	}
 	if (!(target instanceof PythonPeer)) throw new Error("unknown kind of peer");
 	const { reports } = await target.call("state");

@@ -13,10 +13,10 @@ const PATIENT = { operationTimeoutMs: 5_000, abandonTimeoutMs: 12_000 };
 
 withPairs("hints", (pairs) => {
 	it("an envelope composed here is understood by Python, with hashes beyond 2^53", async () => {
-		const [source, target] = [
-			await pairs.typescript(PATIENT),
-			await pairs.python(PATIENT),
-		];
+		const [source, target] = await Promise.all([
+			pairs.typescript(PATIENT),
+			pairs.python(PATIENT),
+		]);
 		await source.call("deposit", [{ key: key(HUGE) }, { key: key(LARGEST) }]);
 		await target.call(
 			"submitHint",
@@ -41,9 +41,11 @@ withPairs("hints", (pairs) => {
 	});
 
 	it("an envelope written by Python is understood here, with hashes beyond 2^53, in both scopes", async () => {
-		const python = await pairs.python(PATIENT);
-		const source = await pairs.typescript(PATIENT);
-		const target = await pairs.typescript(PATIENT);
+		const [python, source, target] = await Promise.all([
+			pairs.python(PATIENT),
+			pairs.typescript(PATIENT),
+			pairs.typescript(PATIENT),
+		]);
 		await source.call("deposit", [{ key: key(HUGE) }, { key: key(LARGEST) }]);
 		const text = await python.call("envelope", source.endpoint, [
 			HUGE,
@@ -72,8 +74,10 @@ withPairs("hints", (pairs) => {
 	});
 
 	it("Python refuses an envelope that asks for what it cannot do, and is none the worse for it", async () => {
-		const source = await pairs.typescript(PATIENT);
-		const target = await pairs.python(PATIENT);
+		const [source, target] = await Promise.all([
+			pairs.typescript(PATIENT),
+			pairs.python(PATIENT),
+		]);
 		await source.call("deposit", [{ key: key(1n) }]);
 		const { endpoint } = source;
 		await expect(

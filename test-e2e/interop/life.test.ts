@@ -52,8 +52,12 @@ overDirections("life", (pairs, sourceKind, targetKind) => {
 	it("a restarted source refuses what was meant for its predecessor, gets the metadata again and serves", async () => {
 		const port = await freePort();
 		const options = { ...PATIENT, port, agentName: `source-${port}` };
-		const first = await pairs.peer(sourceKind, options);
-		const target = await pairs.peer(targetKind, PATIENT);
+		const [first, target] = await pairs.both(
+			sourceKind,
+			options,
+			targetKind,
+			PATIENT,
+		);
 		await first.call("deposit", [{ key: key(1n) }]);
 		await advise(target, first, [1n, 2n], "before");
 		expectRightBytes(
@@ -112,11 +116,12 @@ overDirections("life", (pairs, sourceKind, targetKind) => {
 
 	it("both sides close, in either order, and their processes end by themselves", async () => {
 		for (const order of ["source first", "target first"]) {
-			const source = await pairs.peer(sourceKind, PATIENT);
-			const target = await pairs.peer(targetKind, {
-				operationTimeoutMs: 2_000,
-				abandonTimeoutMs: 4_000,
-			});
+			const [source, target] = await pairs.both(
+				sourceKind,
+				PATIENT,
+				targetKind,
+				{ operationTimeoutMs: 2_000, abandonTimeoutMs: 4_000 },
+			);
 			await source.call("deposit", [{ key: key(1n) }]);
 			await advise(target, source, [1n, 2n], "request");
 			expectRightBytes(

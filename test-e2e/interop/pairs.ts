@@ -24,6 +24,7 @@ export type CommonCommands = Pick<
 /** A peer, whichever language it is written in. */
 export interface Peer {
 	readonly endpoint: string;
+	readonly pid: number;
 	call<N extends keyof CommonCommands>(
 		name: N,
 		...args: CommonCommands[N]["args"]
@@ -45,6 +46,13 @@ export type PeerOptions = Omit<PythonPeerOptions, "name" | "port"> & {
 /** How a scenario gets its peers. One started in a test ends with it, one started before the first test ends after the last. */
 export interface Pairs {
 	peer(kind: PeerKind, options?: PeerOptions): Promise<Peer>;
+	/** Two at once. */
+	both(
+		first: PeerKind,
+		firstOptions: PeerOptions,
+		second: PeerKind,
+		secondOptions: PeerOptions,
+	): Promise<[Peer, Peer]>;
 	python(options?: PeerOptions): Promise<PythonPeer>;
 	typescript(options?: PeerOptions): Promise<Worker>;
 }
@@ -67,7 +75,12 @@ export function withPairs(
 	if (missing !== undefined && process.env.CI !== "true") {
 		const never = (): Promise<never> => Promise.reject(new Error("skipped"));
 		describe.skip(`${title}: ${missing}`, () =>
-			scenarios({ peer: never, python: never, typescript: never }));
+			scenarios({
+				peer: never,
+				both: never,
+				python: never,
+				typescript: never,
+			}));
 		return;
 	}
 	describe(title, () => {
@@ -107,11 +120,14 @@ export function withPairs(
 			started.push(worker);
 			return worker;
 		};
+		const peer = (kind: PeerKind, options?: PeerOptions): Promise<Peer> =>
+			kind === "python" ? python(options) : typescript(options);
 		scenarios({
 			python,
 			typescript,
-			peer: (kind, options) =>
-				kind === "python" ? python(options) : typescript(options),
+			peer,
+			both: (first, firstOptions, second, secondOptions) =>
+				Promise.all([peer(first, firstOptions), peer(second, secondOptions)]),
 		});
 	});
 }

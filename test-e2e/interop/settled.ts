@@ -1,4 +1,5 @@
-/** What must be left of finished operations: nothing. */
+/** Waiting for peers: until nothing is left of finished operations, until they are connected, until they stand still. */
+import { readdirSync, readFileSync } from "node:fs";
 import { expect } from "vitest";
 import { expectDrained } from "../harness/expect.js";
 import { Worker } from "../harness/worker-handle.js";
@@ -27,9 +28,27 @@ function settledPart({ gauges, pins }: PythonState): Record<string, number> {
 	};
 }
 
-/** Blocks resident in a peer's managed memory and peers that can write to it or be written to, for both kinds of peer. */
+/** Targets whose memory a peer can write to. */
 export async function connectedTargets(peer: Peer): Promise<number> {
 	if (peer instanceof Worker) return (await peer.call("stats")).peers.targets;
 	if (!(peer instanceof PythonPeer)) throw new Error("unknown kind of peer");
 	return (await peer.call("state")).gauges.connected_remotes ?? -1;
+}
+
+/** Stops a peer and waits until every thread of it stands still, which takes a while on a busy machine. */
+export async function standStill(peer: Peer): Promise<void> {
+	peer.signal("SIGSTOP");
+	await expect
+		.poll(() => threadStates(peer.pid), { timeout: 5_000, interval: 5 })
+		.toMatch(/^T+$/);
+}
+
+function threadStates(pid: number): string {
+	const tasks = `/proc/${pid}/task`;
+	return readdirSync(tasks)
+		.map((task) => {
+			const status = readFileSync(`${tasks}/${task}/status`, "utf8");
+			return /^State:\s+(\S)/m.exec(status)?.[1] ?? "?";
+		})
+		.join("");
 }

@@ -49,7 +49,7 @@ overDirections("transfers", (pairs, sourceKind, targetKind) => {
 	let source: Peer;
 	let target: Peer;
 	beforeAll(async () => {
-		source = await pairs.peer(sourceKind, {
+		const sourceOptions = {
 			...PATIENT,
 			pools: POOLS,
 			frameworkElements: 32,
@@ -57,8 +57,11 @@ overDirections("transfers", (pairs, sourceKind, targetKind) => {
 				{ key: key(411n), layout: THREE },
 				{ key: key(412n), layout: THREE },
 			],
+		};
+		[source, target] = await pairs.both(sourceKind, sourceOptions, targetKind, {
+			...PATIENT,
+			pools: POOLS,
 		});
-		target = await pairs.peer(targetKind, { ...PATIENT, pools: POOLS });
 	});
 
 	it("fetch moves blocks of one pool, small and large batches, and they stay where they arrived", async () => {

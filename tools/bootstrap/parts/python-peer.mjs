@@ -64,11 +64,7 @@ export const pythonPeer = {
 		return {
 			status: "ready",
 			detail: `${KVCR}, ${check.output.trim()}`,
-			env: {
-				KVCR_PYTHON_PEER: python,
-				// It has what the event tests need, too: msgspec and pyzmq.
-				KVCR_EVENTS_PYTHON: env.KVCR_EVENTS_PYTHON ?? python,
-			},
+			env: { KVCR_PYTHON_PEER: python },
 		};
 	},
 };
