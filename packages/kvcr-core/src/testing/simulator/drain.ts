@@ -3,11 +3,10 @@ import type { SimBlock } from "./blocks.js";
 import { IDLE_MS, type SimInstance } from "./instance.js";
 import type { Simulation } from "./simulation.js";
 import { closeInstance, deposit, fetch, hint, requestName } from "./steps.js";
+import { REQUESTS } from "./workload.js";
 
 /** Longest until everything is at rest, in milliseconds: a quarantined pull asks its source every half minute. */
 const REST_MS = 90_000;
-/** Requests that may have advice. */
-const REQUESTS = 8;
 
 /** Brings a run to its end. */
 export async function drain(sim: Simulation): Promise<void> {

@@ -1,6 +1,7 @@
 /** What a run is: its peers, its faults, and the list of its steps. All of it follows from the seed. */
 import { drawRates, type FaultRates } from "./faults.js";
 import { SimRandom } from "./random.js";
+import { Workload } from "./workload.js";
 
 /** One thing an owner does, or that happens to a process. Names of things are numbers, taken modulo what there is. */
 export type Step =
@@ -140,15 +141,15 @@ export interface ScenarioOptions {
 }
 
 const WEIGHTS: Readonly<Record<Step["kind"], number>> = {
-	deposit: 22,
-	hint: 22,
+	deposit: 14,
+	hint: 24,
 	discard: 5,
-	fetch: 16,
-	query: 3,
-	deliver: 12,
-	release: 16,
-	abort: 5,
-	store: 8,
+	fetch: 20,
+	query: 2,
+	deliver: 20,
+	release: 14,
+	abort: 6,
+	store: 12,
 	drop: 4,
 	rebind: 2,
 	learn: 2,
@@ -160,9 +161,6 @@ const WEIGHTS: Readonly<Record<Step["kind"], number>> = {
 	partition: 1.5,
 };
 
-/** Requests of one peer that carry hints. */
-const REQUESTS = 6;
-
 /** The scenario of a seed. */
 export function makeScenario(
 	seed: string,
@@ -173,6 +171,7 @@ export function makeScenario(
 	const rates = { ...drawRates(random), ...options.rates };
 	const quiet = random.chance(0.25);
 	const count = options.steps ?? 140;
+	const workload = new Workload(random, setup);
 	const steps: TimedStep[] = [];
 	while (steps.length < count) {
 		const kind = random.weighted(WEIGHTS);
@@ -182,7 +181,7 @@ export function makeScenario(
 			: random.chance(0.03)
 				? random.between(300, 1500)
 				: random.between(1, 60);
-		steps.push({ after, step: drawStep(random, kind, setup) });
+		steps.push({ after, step: workload.draw(kind) });
 	}
 	return { seed, setup, rates, steps };
 }
@@ -213,110 +212,7 @@ function drawSetup(random: SimRandom, peers: number | undefined): Setup {
 		eagerConnect: random.chance(0.6),
 		maxWritesPerPeer: random.pick([2, 64, 64]),
 		maxPeers: random.pick([2, 64, 64]),
-		bare: random.chance(0.15) ? 0 : undefined,
+		bare: random.chance(0.25) ? 0 : undefined,
 		integrity: random.chance(0.4),
-	};
-}
-
-function drawStep(random: SimRandom, kind: Step["kind"], setup: Setup): Step {
-	const peer = random.below(setup.peers);
-	const blocks = () =>
-		random
-			.distinct(random.pick([1, 1, 2, 3, 4, 6, 9]), setup.hashes)
-			// The other block of a hash is the exception.
-			.map((index) => index * 2 + (random.chance(0.12) ? 1 : 0));
-	const request = random.below(REQUESTS);
-	switch (kind) {
-		case "deposit":
-			return {
-				kind,
-				peer,
-				blocks: blocks(),
-				noEvict: random.chance(0.2),
-				raw: random.chance(0.4),
-			};
-		case "hint":
-			return {
-				kind,
-				peer,
-				request: random.chance(0.85) ? request : undefined,
-				actions: Array.from({ length: random.pick([1, 1, 1, 2, 3]) }, () =>
-					drawAction(random, peer, blocks(), setup),
-				),
-			};
-		case "discard":
-			return { kind, peer, request };
-		case "fetch":
-		case "query":
-			return { kind, peer, blocks: blocks(), request };
-		case "deliver":
-			return {
-				kind,
-				peer,
-				blocks: blocks(),
-				request,
-				subset: random.chance(0.3),
-			};
-		case "release":
-			return {
-				kind,
-				peer,
-				pick: random.below(64),
-				count: random.between(1, 6),
-				twice: random.chance(0.15),
-			};
-		case "abort":
-			return {
-				kind,
-				peer,
-				pick: random.below(64),
-				only: random.chance(0.5) ? random.below(8) : undefined,
-			};
-		case "store":
-		case "drop":
-		case "rebind":
-		case "learn":
-			return { kind, peer, block: random.below(setup.hashes * 2) };
-		case "lock":
-		case "silence":
-			return { kind, peer, ms: random.pick([5, 40, 200, 700]) };
-		case "stall":
-			return { kind, peer, ms: random.pick([50, 350, 900, 2500]) };
-		case "crash":
-		case "close":
-			return {
-				kind,
-				peer,
-				ms: random.pick([0, 20, 150, 800]),
-				newAgentName: random.chance(0.5),
-			};
-		case "partition":
-			return {
-				kind,
-				a: peer,
-				b: peer + 1 + random.below(Math.max(1, setup.peers - 1)),
-				ms: random.pick([20, 150, 600]),
-				effect: random.pick(["control", "fail", "stall"] as const),
-			};
-	}
-}
-
-function drawAction(
-	random: SimRandom,
-	peer: number,
-	blocks: readonly number[],
-	setup: Setup,
-): HintAction {
-	// A hint that names its own receiver is a mistake of a router, and must be harmless.
-	const source = random.chance(0.04)
-		? peer
-		: peer + 1 + random.below(Math.max(1, setup.peers - 1));
-	return {
-		source: source % setup.peers,
-		alias: random.chance(0.1),
-		blocks,
-		mode: random.chance(0.35) ? "move" : "copy",
-		independent: random.chance(0.45),
-		allowFramework: random.chance(0.6),
 	};
 }
