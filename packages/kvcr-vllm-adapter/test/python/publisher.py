@@ -110,10 +110,11 @@ class Publisher:
 
     def send(self, payload, lose=False, forget=False):
         number = self.seq.to_bytes(8, "big")
-        if not lose:
-            self.pub.send_multipart((self.topic, number, payload))
-        if not forget:
-            with self.lock:
+        # vLLM publishes and answers in one thread, so no replay falls between the two.
+        with self.lock:
+            if not lose:
+                self.pub.send_multipart((self.topic, number, payload))
+            if not forget:
                 self.buffer.append((self.seq, payload))
         self.seq += 1
 
