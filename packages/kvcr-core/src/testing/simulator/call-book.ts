@@ -78,7 +78,6 @@ export class CallBook {
 	began(handle: OpHandle, call: OpenCall): void {
 		if (this.open.has(handle) || this.#completed.has(handle))
 			this.#broken("completion", "a handle was given out twice");
-		for (const one of call.reads) one.reads += 1;
 		this.open.set(handle, call);
 	}
 

@@ -225,7 +225,8 @@ function begin(
 	sim.events.add(
 		`${instance.name} ${kind} ${call.blocks.map(({ id }) => id).join(",")}`,
 	);
-	// What is read must hold still from the call on.
+	// What is read must hold still from the call on: the call itself may let a pin go.
+	for (const one of call.reads ?? []) one.reads += 1;
 	const handle = instance.call(kind, start);
 	if (handle === undefined) return;
 	instance.calls.began(handle, {
