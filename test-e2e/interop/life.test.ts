@@ -6,7 +6,7 @@ import { hint } from "../harness/hint.js";
 import { freePort } from "../harness/rigs.js";
 import { Worker } from "../harness/worker-handle.js";
 import { overDirections, type Peer } from "./pairs.js";
-import { connectedTargets, expectSettled } from "./settled.js";
+import { connectedTargets, expectSettled, standStill } from "./settled.js";
 
 const PATIENT = { operationTimeoutMs: 5_000, abandonTimeoutMs: 12_000 };
 
@@ -113,6 +113,33 @@ overDirections("life", (pairs, sourceKind, targetKind) => {
 		}
 		expect(await connectedTargets(source)).toBe(1);
 	});
+
+	if (sourceKind === "typescript")
+		it("memory that a dead source might have written to comes back once its successor proves the death", async () => {
+			const port = await freePort();
+			const options = { ...PATIENT, port };
+			const source = await pairs.typescript(options);
+			const target = await pairs.python({
+				operationTimeoutMs: 1_000,
+				abandonTimeoutMs: 2_500,
+			});
+			await source.call("deposit", [{ key: key(1n) }, { key: key(2n) }]);
+			await advise(target, source, [1n, 2n], "request");
+			expectRightBytes(
+				await target.call("fetch", [key(1n)], { requestId: "request" }),
+			);
+			await standStill(source);
+			expect(
+				await target.call("fetch", [key(2n)], { requestId: "request" }),
+			).toMatchObject([{ status: "FAILED" }]);
+			await source.kill();
+			await pairs.typescript(options);
+			await expect
+				.poll(async () => (await target.call("state")).gauges.in_flight_ops, {
+					timeout: 15_000,
+				})
+				.toBe(0);
+		});
 
 	it("both sides close, in either order, and their processes end by themselves", async () => {
 		for (const order of ["source first", "target first"]) {
