@@ -45,7 +45,7 @@ export type {
 } from "./placement-port.js";
 
 /** Keys checked, and keys admitted, in one turn of the owner at most. */
-export const MAX_KEYS_PER_TURN = 1_024;
+export const MAX_KEYS_PER_TURN = 512;
 
 /** Hashes of all unfinished hints together at most. A hint beyond is not begun: its hashes are `admission_failed`. */
 export const MAX_OPEN_HASHES = 1_048_576;

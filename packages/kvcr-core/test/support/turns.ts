@@ -1,36 +1,33 @@
-/** Watches how long turns of the event loop take, in wall time and in processor time of this process. */
+/**
+ * How long the pieces of work of an instance hold the event loop up: every message, timer, wake-up and poll on its own. Processor
+ * time is taken, because on a busy machine the wall clock measures the others; collection and compilation count as well.
+ */
 export class Turns {
-	readonly wall: number[] = [];
-	readonly cpu: number[] = [];
-	#running = true;
+	readonly #times: number[] = [];
 
-	constructor() {
-		let wall = performance.now();
-		let cpu = cpuMs();
-		const tick = (): void => {
-			const nowWall = performance.now();
-			const nowCpu = cpuMs();
-			this.wall.push(nowWall - wall);
-			this.cpu.push(nowCpu - cpu);
-			wall = nowWall;
-			cpu = nowCpu;
-			if (this.#running) setImmediate(tick);
-		};
-		setImmediate(tick);
+	/** Runs one piece of work. */
+	run<T>(work: () => T): T {
+		const before = cpuMs();
+		try {
+			return work();
+		} finally {
+			this.#times.push(cpuMs() - before);
+		}
 	}
 
-	stop(): void {
-		this.#running = false;
+	get count(): number {
+		return this.#times.length;
 	}
 
-	report(): object {
-		const top = (list: readonly number[]): string =>
-			[...list]
-				.sort((a, b) => b - a)
-				.slice(0, 6)
-				.map((ms) => ms.toFixed(1))
-				.join(" ");
-		return { turns: this.wall.length, wall: top(this.wall), cpu: top(this.cpu) };
+	/** Forgets what was measured so far. */
+	clear(): void {
+		this.#times.length = 0;
+	}
+
+	/** The longest piece, in milliseconds, apart from a share of outliers that code seen for the first time accounts for. */
+	longest(apart = 0): number {
+		const sorted = [...this.#times].sort((a, b) => b - a);
+		return sorted[Math.floor(sorted.length * apart)] ?? 0;
 	}
 }
 
