@@ -6,6 +6,7 @@ import { nixl } from "./parts/nixl.mjs";
 import { pnpm } from "./parts/pnpm.mjs";
 import { pythonEvents } from "./parts/python-events.mjs";
 import { pythonPeer } from "./parts/python-peer.mjs";
+import { verbsLibraries } from "./parts/verbs-libraries.mjs";
 import { workspace } from "./parts/workspace.mjs";
 
 /** @type {readonly import("./lib/part.mjs").Part[]} */
@@ -15,6 +16,7 @@ export const allParts = [
 	crossCompiler,
 	workspace,
 	nixl,
+	verbsLibraries,
 	natsServer,
 	pythonEvents,
 	pythonPeer,

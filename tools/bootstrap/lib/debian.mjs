@@ -33,13 +33,13 @@ export function hasApt(env) {
 }
 
 /**
- * Downloads one package and unpacks it into `target`, which appears only when complete.
+ * Downloads packages and unpacks them into `target`, which appears only when complete.
  *
- * @param {string} name the package; its dependencies are not fetched
+ * @param {readonly string[]} names the packages; their dependencies are not fetched
  * @param {string} target
  * @param {import("./part.mjs").Context} context
  */
-export async function unpackDebian(name, target, { cache, env, log }) {
+export async function unpackDebian(names, target, { cache, env, log }) {
 	const apt = join(cache, "apt");
 	mkdirSync(join(apt, "lists/partial"), { recursive: true });
 	mkdirSync(join(apt, "archives/partial"), { recursive: true });
@@ -61,30 +61,33 @@ export async function unpackDebian(name, target, { cache, env, log }) {
 			{ cwd: work, env, timeoutMs: APT_TIMEOUT_MS },
 		);
 	try {
-		let download = await aptGet("download", name);
+		const wanted = names.join(", ");
+		let download = await aptGet("download", ...names);
 		if (download.code !== 0) {
-			log(`fetching Debian's package lists for ${name}`);
+			log(`fetching Debian's package lists for ${wanted}`);
 			const update = await aptGet("update");
 			if (update.code !== 0)
 				throw new BootstrapError(
 					`apt-get could not fetch its package lists:\n${tail(update.output)}`,
 				);
-			download = await aptGet("download", name);
+			download = await aptGet("download", ...names);
 		}
-		const archive = readdirSync(work).find((file) => file.endsWith(".deb"));
-		if (download.code !== 0 || archive === undefined)
+		const archives = readdirSync(work).filter((file) => file.endsWith(".deb"));
+		if (download.code !== 0 || archives.length < names.length)
 			throw new BootstrapError(
-				`apt-get could not download ${name}:\n${tail(download.output)}`,
+				`apt-get could not download ${wanted}:\n${tail(download.output)}`,
 			);
-		const unpack = await run("dpkg-deb", ["-x", archive, join(work, "tree")], {
-			cwd: work,
-			env,
-			timeoutMs: APT_TIMEOUT_MS,
-		});
-		if (unpack.code !== 0)
-			throw new BootstrapError(
-				`dpkg-deb could not unpack ${archive}:\n${tail(unpack.output)}`,
+		for (const archive of archives) {
+			const unpack = await run(
+				"dpkg-deb",
+				["-x", archive, join(work, "tree")],
+				{ cwd: work, env, timeoutMs: APT_TIMEOUT_MS },
 			);
+			if (unpack.code !== 0)
+				throw new BootstrapError(
+					`dpkg-deb could not unpack ${archive}:\n${tail(unpack.output)}`,
+				);
+		}
 		rmSync(target, { recursive: true, force: true });
 		renameSync(join(work, "tree"), target);
 	} finally {

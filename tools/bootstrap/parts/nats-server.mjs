@@ -21,7 +21,7 @@ export const natsServer = {
 						"no nats-server in PATH and no apt-get to fetch one; install NATS server 2.9 or newer",
 				};
 			log("fetching Debian's nats-server");
-			await unpackDebian("nats-server", home, context);
+			await unpackDebian(["nats-server"], home, context);
 			server = unpacked;
 		}
 		const { code, output } = await run(server, ["--version"], {

@@ -15,6 +15,7 @@ import { crossCompiler } from "./cross-compiler.mjs";
 import { nativeTools } from "./native-tools.mjs";
 import { natsServer } from "./nats-server.mjs";
 import { nixl } from "./nixl.mjs";
+import { verbsLibraries } from "./verbs-libraries.mjs";
 
 const linux = process.platform === "linux";
 
@@ -142,6 +143,58 @@ describe("a NATS server", () => {
 	test("that does not run is skipped", async () => {
 		program("nats-server", "exit 126");
 		expect((await natsServer.ensure(context)).status).toBe("skipped");
+	});
+});
+
+describe.runIf(linux)("the distribution's RDMA libraries", () => {
+	/** An apt-get that fetches what it is asked for, and a dpkg-deb that unpacks it to an empty file. */
+	function debian(file: (name: string) => string) {
+		program(
+			"apt-get",
+			'while [ "$1" != download ]; do shift; done; shift; for name; do touch "$name.deb"; done',
+		);
+		program(
+			"dpkg-deb",
+			`case "$2" in
+				${["libibverbs1", "libnl-3-200", "libnl-route-3-200"]
+					.map((name) => `${name}.deb) file=${file(name)};;`)
+					.join("\n")}
+				*) exit 0;;
+			esac
+			mkdir -p "$3/$(dirname "$file")" && touch "$3/$file"`,
+		);
+	}
+
+	const there: Record<string, string> = {
+		libibverbs1: "usr/lib/x86_64-linux-gnu/libibverbs.so.1",
+		"libnl-route-3-200": "usr/lib/x86_64-linux-gnu/libnl-route-3.so.200",
+		"libnl-3-200": "lib/x86_64-linux-gnu/libnl-3.so.200",
+	};
+
+	test("are unpacked below the cache, once, and their folders named in the environment", async () => {
+		debian((name) => there[name] as string);
+		const home = join(context.cache, "verbs-libraries");
+		const outcome = await verbsLibraries.ensure(context);
+		expect(outcome).toMatchObject({
+			status: "ready",
+			env: {
+				KVCR_VERBS_LIBRARIES: ["usr/lib", "lib"]
+					.map((folder) => join(home, folder, "x86_64-linux-gnu"))
+					.join(":"),
+			},
+		});
+		program("apt-get", "exit 1");
+		expect(await verbsLibraries.ensure(context)).toEqual(outcome);
+	});
+
+	test("are skipped without apt, and an error when something is missing", async () => {
+		expect((await verbsLibraries.ensure(context)).status).toBe("skipped");
+		debian((name) =>
+			name === "libnl-3-200" ? "lib/README" : (there[name] as string),
+		);
+		await expect(verbsLibraries.ensure(context)).rejects.toThrow(
+			/libnl-3\.so\.200/,
+		);
 	});
 });
 
