@@ -41,8 +41,8 @@ export class CallBook {
 	/** Until when the owner or the process is kept from acting, in virtual time. */
 	hinderedUntil = 0;
 	readonly #completed = new Set<OpHandle>();
-	/** Elements reported uncertain and not quiesced, as `side handle`. */
-	readonly #uncertain = new Map<string, TransferError>();
+	/** Reports of memory at risk that are not taken back: how many, by side and handle. */
+	readonly #uncertain = new Map<string, number>();
 	readonly #quiescedOwners = new WeakSet<object>();
 	readonly #instance: Watched;
 	readonly #isSelf: (endpoint: string) => boolean;
@@ -103,14 +103,18 @@ export class CallBook {
 	/** Hears of memory at risk. */
 	report(report: TransferError): void {
 		const name = `${report.side} ${report.opHandle}`;
+		const before = this.#uncertain.get(name) ?? 0;
 		if (report.state === "uncertain") {
-			if (this.#uncertain.has(name))
+			// At a source, two targets may have chosen the same handle.
+			if (before > 0 && report.side === "destination")
 				this.#broken("report", "memory was reported uncertain twice");
-			this.#uncertain.set(name, report);
+			this.#uncertain.set(name, before + 1);
 			return;
 		}
-		if (!this.#uncertain.delete(name))
+		if (before === 0)
 			this.#broken("report", "memory quiesced that was not uncertain");
+		if (before > 1) this.#uncertain.set(name, before - 1);
+		else this.#uncertain.delete(name);
 		if (report.side !== "destination") return;
 		const elements = report.elements.filter(
 			({ owner }) => owner === "framework",
