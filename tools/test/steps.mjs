@@ -6,6 +6,7 @@
  */
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import { isCI } from "../bootstrap/bootstrap.mjs";
 import { root } from "../bootstrap/lib/paths.mjs";
 
 /**
@@ -66,10 +67,12 @@ export const steps = [
 		needs: ["native-tools", "cross-compiler"],
 		after: [`build ${NATIVE}`],
 	},
-	...packageFolders.map((folder) => ({
-		...suite(folder.replace(/.*\//, ""), folder),
-		...(folder.endsWith(NATIVE) ? { needs: ["native-tools"] } : {}),
-	})),
+	...packageFolders
+		.filter((folder) => !folder.endsWith(NATIVE))
+		.map((folder) => suite(folder.replace(/.*\//, ""), folder)),
+	native(NATIVE, "test"),
+	// All of it again: hardly a test there does not come down to the addon.
+	native(`${NATIVE} from prebuilds`, "test:prebuilds", { PREBUILDS_ONLY: "1" }),
 	suite("tools", "tools"),
 	{
 		...suite("e2e", "test-e2e", "test:e2e"),
@@ -125,6 +128,24 @@ function installs(name, projects) {
 		command: ["node", "tools/packaging/main.mjs", ...projects],
 		report: "file",
 		after: ["build"],
+		timeoutMs: 300_000,
+	};
+}
+
+/**
+ * The suite of the package with the addon: with the one just built, or with the artefacts that are published. Each of
+ * its scripts builds what it needs first.
+ *
+ * @param {string} name
+ * @param {string} script
+ * @param {Record<string, string>} [env]
+ * @returns {Step}
+ */
+function native(name, script, env = {}) {
+	return {
+		...suite(name, `packages/${NATIVE}`, script),
+		needs: ["native-tools"],
+		env: { ...env, ...(isCI() ? { KVCR_REQUIRE_NIXL: "1" } : {}) },
 		timeoutMs: 300_000,
 	};
 }

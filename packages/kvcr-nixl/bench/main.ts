@@ -6,7 +6,7 @@ import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { floorProgram } from "../scripts/build-floor.mjs";
+import { nativeProgram } from "../scripts/build-program.mjs";
 import { libraryCandidates } from "../src/locate.js";
 import { Bench } from "./ping.js";
 import type { Figures } from "./shared.js";
@@ -19,12 +19,12 @@ const counts = quick
 
 process.env.KVCR_NIXL_LIBRARY ??= join(
 	import.meta.dirname,
-	"../../../.cache/nixl/nixl_cu12-1.5.1/.nixl_cu12.mesonpy.libs/libnixl_capi.so",
+	"../../../.cache/nixl/nixl-cu12-1.5.1/.nixl_cu12.mesonpy.libs/libnixl_capi.so",
 );
 const library = libraryCandidates("bench", undefined).paths.find(existsSync);
 if (library === undefined) throw new Error("NIXL was not found");
 
-const program = await floorProgram();
+const program = nativeProgram("floor/floor");
 
 /** How often each section is measured. */
 const TURNS = 5;

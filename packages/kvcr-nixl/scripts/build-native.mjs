@@ -1,5 +1,6 @@
 /**
- * Builds the addon in `native/` into `prebuilds/`, the only place it is ever loaded from.
+ * Builds the addon in `native/` into `prebuilds/`. This machine's is also left in `build/Release`, where it is found
+ * before any prebuild unless `PREBUILDS_ONLY` is set; that folder is not published.
  *
  * `node scripts/build-native.mjs` makes the artefact of this machine. `--all` makes every published one; a compiler that
  * is missing is an error. `--available` makes those that there is a compiler for. An artefact that is made of what it
@@ -11,6 +12,7 @@
 import { execFile, execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
+	copyFileSync,
 	cpSync,
 	existsSync,
 	mkdirSync,
@@ -55,10 +57,15 @@ async function build(arch) {
 		`linux-${arch}`,
 		"kvcr-nixl.node",
 	);
+	const local =
+		arch === process.arch
+			? join(packageDir, "build", "Release", "kvcr_nixl.node")
+			: undefined;
 	const stamp = join(workDir, `${arch}.stamp`);
 	const fingerprint = sourcesFingerprint();
 	if (
 		existsSync(artefact) &&
+		(local === undefined || existsSync(local)) &&
 		existsSync(stamp) &&
 		readFileSync(stamp, "utf8") === fingerprint
 	) {
@@ -114,11 +121,14 @@ async function build(arch) {
 				},
 			},
 		);
+		const built = join(work, "prebuilds", `linux-${arch}`, "kvcr-nixl.node");
 		mkdirSync(dirname(artefact), { recursive: true });
-		renameSync(
-			join(work, "prebuilds", `linux-${arch}`, "kvcr-nixl.node"),
-			artefact,
-		);
+		if (local !== undefined) {
+			mkdirSync(dirname(local), { recursive: true });
+			copyFileSync(built, join(work, "local.node"));
+			renameSync(join(work, "local.node"), local);
+		}
+		renameSync(built, artefact);
 		writeFileSync(stamp, fingerprint);
 	} finally {
 		rmSync(work, { recursive: true, force: true });

@@ -87,7 +87,8 @@ export interface NativeBinding {
 let loaded: NativeBinding | undefined;
 
 /**
- * Loads the addon from the package's `prebuilds` folder, once.
+ * Loads the addon from the package's `prebuilds` folder, once. In a clone of the repository the one that was built last
+ * goes first, unless `PREBUILDS_ONLY` is set.
  * @throws NativeAddonError when there is none for this machine.
  */
 export function nativeBinding(): NativeBinding {

@@ -9,7 +9,7 @@ export const libraryPath =
 	process.env.KVCR_NIXL_LIBRARY ??
 	join(
 		import.meta.dirname,
-		"../../../.cache/nixl/nixl_cu12-1.5.1/.nixl_cu12.mesonpy.libs/libnixl_capi.so",
+		"../../../.cache/nixl/nixl-cu12-1.5.1/.nixl_cu12.mesonpy.libs/libnixl_capi.so",
 	);
 
 /** Why tests that need NIXL are skipped, or undefined. Nothing is skipped where NIXL is required. */

@@ -1,2 +1,0 @@
-/** The path of the floor program, built when it is not there yet. */
-export function floorProgram(): Promise<string>;
