@@ -1,15 +1,17 @@
 // The floor under the agent's figures: two processes that drive NIXL's C library directly and do nothing else. Built for
 // the benchmark only, never shipped.
 //
-//   floor LIBRARY SECTION COUNT      SECTION: backToBack | paused | bulk
+//   floor LIBRARY SECTION COUNT      SECTION: backToBack | paused | bulk | BLOCKSxBYTES, 64 MiB at most
 //
-// Prints one JSON line: {"p50": …, "p99": …} in microseconds. A round is one write of 64 KiB with a notification (bulk:
-// 64 x 1 MiB), which the other process answers with a notification of its own.
+// Prints one JSON line: {"p50": …, "p99": …, "micros": […], "cpuSeconds": …} in microseconds, CPU time for both processes. A
+// round is one write of 64 KiB with a notification (bulk: 64 x 1 MiB), which the other process answers with a notification
+// of its own.
 #include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,14 +157,24 @@ void start(Side& side, const char* name, int fd) {
   side.peerAddress = theirs[1];
 }
 
+double cpuSeconds(int who) {
+  rusage usage{};
+  getrusage(who, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 4) die("usage: floor LIBRARY SECTION COUNT");
   const std::string section = argv[2];
   const int count = atoi(argv[3]);
-  const bool bulk = section == "bulk";
-  const int warmup = bulk ? 3 : kWarmup;
+  int blocks = section == "bulk" ? kBulkBlocks : 1;
+  size_t bytes = section == "bulk" ? kBulkBlock : kBlock;
+  sscanf(section.c_str(), "%dx%zu", &blocks, &bytes);
+  if (blocks < 1 || bytes < 1 || blocks * bytes > kBulkBlock * kBulkBlocks) die("no such section");
+  const int warmup = blocks * bytes > 16 * kBlock ? 3 : kWarmup;
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0) die("socketpair");
   const pid_t child = fork();
@@ -182,16 +194,23 @@ int main(int argc, char** argv) {
     _exit(0);
   }
   std::vector<double> micros;
+  double cpuBefore = 0;
   for (int i = 0; i < warmup + count; ++i) {
     if (section == "paused") sleepFor(2 * kMilli);
+    if (i == warmup) cpuBefore = cpuSeconds(RUSAGE_SELF);
     const Nanos begin = monotonicNow();
-    side.write(bulk ? kBulkBlocks : 1, bulk ? kBulkBlock : kBlock);
+    side.write(blocks, bytes);
     if (i >= warmup) micros.push_back(static_cast<double>(monotonicNow() - begin) / 1000.0);
   }
   int status = 0;
   waitpid(child, &status, 0);
+  // Of the other process, which does nothing else: what it used in all, by the share of rounds that counted.
+  const double cpu = cpuSeconds(RUSAGE_SELF) - cpuBefore + cpuSeconds(RUSAGE_CHILDREN) * count / (warmup + count);
   std::sort(micros.begin(), micros.end());
-  printf("{\"p50\": %.1f, \"p99\": %.1f}\n", micros[micros.size() / 2], micros[micros.size() * 99 / 100]);
+  printf("{\"p50\": %.1f, \"p99\": %.1f, \"cpuSeconds\": %.3f, \"micros\": [", micros[micros.size() / 2],
+         micros[micros.size() * 99 / 100], cpu);
+  for (size_t i = 0; i < micros.size(); ++i) printf(i == 0 ? "%.1f" : ", %.1f", micros[i]);
+  printf("]}\n");
   fflush(stdout);
   _exit(0);
 }
