@@ -21,6 +21,7 @@ import type { Adversity, Latency, MapFigures } from "./reverse-map-worker.js";
 
 const BASELINE = "Map<bigint, Set<string>>";
 const BASELINE_LIMIT = 16_000_000;
+const GOAL_SIZE = 10_000_000;
 
 function worker<T>(subject: string, count: number): T {
 	const script = fileURLToPath(
@@ -47,6 +48,7 @@ function rate(
 	ns: number,
 	baselineNs: number | undefined,
 	factor: number,
+	count: number,
 ): Figure {
 	const figure = { name, value: 1000 / ns, unit: "million/s" };
 	return baselineNs === undefined
@@ -54,7 +56,8 @@ function rate(
 		: {
 				...figure,
 				reference: { name: BASELINE, value: 1000 / baselineNs },
-				target: `>= ${factor}`,
+				// The goals are set for a size at which neither structure fits the caches.
+				...(count < GOAL_SIZE ? {} : { target: `>= ${factor}` as const }),
 			};
 }
 
@@ -97,14 +100,26 @@ function compare(count: number): Figure[] {
 		count <= BASELINE_LIMIT ? worker<MapFigures>("baseline", count) : undefined;
 	const { batchStatusHit = NaN, batchKeyHit = NaN, batchMiss = NaN } = map;
 	return [
-		rate(`${label}: insert`, map.insert, base?.insert, 5),
-		rate(`${label}: remove`, map.remove, base?.remove, 3),
-		rate(`${label}: hit, status`, map.statusHit, base?.statusHit, 6),
-		rate(`${label}: hit, status, batch`, batchStatusHit, base?.statusHit, 6),
-		rate(`${label}: hit, key bytes`, map.keyHit, base?.keyHit, 4),
-		rate(`${label}: hit, key bytes, batch`, batchKeyHit, base?.keyHit, 7),
-		rate(`${label}: miss`, map.miss, base?.miss, 1.5),
-		rate(`${label}: miss, batch`, batchMiss, base?.miss, 3),
+		rate(`${label}: insert`, map.insert, base?.insert, 5, count),
+		rate(`${label}: remove`, map.remove, base?.remove, 3, count),
+		rate(`${label}: hit, status`, map.statusHit, base?.statusHit, 6, count),
+		rate(
+			`${label}: hit, status, batch`,
+			batchStatusHit,
+			base?.statusHit,
+			6,
+			count,
+		),
+		rate(`${label}: hit, key bytes`, map.keyHit, base?.keyHit, 4, count),
+		rate(
+			`${label}: hit, key bytes, batch`,
+			batchKeyHit,
+			base?.keyHit,
+			7,
+			count,
+		),
+		rate(`${label}: miss`, map.miss, base?.miss, 1.5, count),
+		rate(`${label}: miss, batch`, batchMiss, base?.miss, 3, count),
 		bytes(`${label}: memory`, map.bytes),
 		bytes(`${label}: memory, worst while growing`, map.bytesWorst),
 		bytes(`${label}: memory, half removed`, map.bytesHalf),

@@ -165,6 +165,14 @@ export class KeyArena {
 		return true;
 	}
 
+	/** Reads both ends of an entry, which brings all of it into the cache. The value means nothing. */
+	touch(ref: number): number {
+		const words = this.#classOf(ref).keyWords;
+		const at = (ref & INDEX_MASK) * (words + 1);
+		const page = this.page(ref);
+		return (page[at] as number) ^ (page[at + words] as number);
+	}
+
 	/** Tier bits of an entry. */
 	tiers(ref: number): number {
 		const words = this.#classOf(ref).keyWords;

@@ -82,8 +82,8 @@ export class ReverseHashMap {
 	readonly #hash32 = new Int32Array(this.#hash64.buffer);
 	readonly #pairs = new Int32Array(2 * BATCH);
 	readonly #values = new Int32Array(BATCH);
-	/** Tiers of the keys of a batch: reading them first brings the keys into the cache, all at once. */
-	readonly #batchTiers = new Int32Array(BATCH);
+	/** Keys of a batch are touched before any is copied, so that the waits for memory overlap. */
+	readonly #touched = new Int32Array(BATCH);
 
 	constructor(options: ReverseHashMapOptions = {}) {
 		this.#seed = options.seed;
@@ -186,7 +186,7 @@ export class ReverseHashMap {
 			for (let i = 0; i < count; i++) {
 				const value = values[i] as number;
 				if (value !== 0 && !isList(value))
-					this.#batchTiers[i] = this.#arena.tiers(value);
+					this.#touched[i] = this.#arena.touch(value);
 			}
 			for (let i = 0; i < count; i++)
 				answers[from + i] = this.#answer(this.#live(values[i] as number));
