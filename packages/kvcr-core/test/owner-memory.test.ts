@@ -371,6 +371,48 @@ describe("large copies", () => {
 		expect(new Set(outcomesOf(big, handle))).toEqual(new Set(["SUCCESS"]));
 	});
 
+	it("of a single block are cut as well, and arrive whole", async () => {
+		const agent = cluster.fabric.agent("agent-huge");
+		const huge = await agent.createRegion({
+			label: "kv",
+			elementBytes: 11 * MIB,
+			elementCount: 2,
+		});
+		for (let i = 0; i < 2; i += 1) {
+			const bytes = huge.element(i);
+			for (let at = 0; at < bytes.length; at += 4096)
+				bytes[at] = (at >> 12) + i;
+		}
+		const peer = await cluster.peer("huge", {
+			agent,
+			pools: [{ name: "kv", slotBytes: 11 * MIB, slotCount: 2 }],
+			frameworkRegions: [huge],
+		});
+		peer.kvcr.deposit(
+			[A, B].map((one, element) => ({
+				key: one,
+				pieces: [{ label: "kv", region: huge, element }],
+			})),
+		);
+		let slices = 0;
+		while (peer.kvcr.stats().cache?.ready !== 2 && slices < 20) {
+			cluster.clock.runNext();
+			peer.kvcr.pollCompleted();
+			slices += 1;
+		}
+		expect(slices).toBeGreaterThanOrEqual(6);
+		const handle = peer.kvcr.fetch([A, B]);
+		cluster.settle();
+		for (const [i, entry] of (entriesOf(peer, handle) ?? []).entries()) {
+			const [piece] = entry.pieces ?? [];
+			expect(
+				piece !== undefined &&
+					Buffer.compare(piece.region.element(piece.element), huge.element(i)),
+			).toBe(0);
+		}
+		releaseAll(peer, handle);
+	});
+
 	it("of a deposit that is aborted read its memory no more: the slots are free, no block has wrong bytes", () => {
 		const handle = depositBig(8);
 		big.kvcr.abort(handle);

@@ -29,6 +29,9 @@ export class LocalCopier {
 	/** Runs what became of a sliced copy in the owner's turn. */
 	readonly #toOwner: (task: () => void) => void;
 	#queue: CopyJob[] = [];
+	/** How far the first job of the queue has come. */
+	#piece = 0;
+	#offset = 0;
 	#timer: Timer | undefined;
 
 	constructor(clock: Clock, toOwner: (task: () => void) => void) {
@@ -78,9 +81,13 @@ export class LocalCopier {
 		const done: { job: CopyJob; ok: boolean }[] = [];
 		while (count < this.#queue.length && budget > 0) {
 			const job = this.#queue[count] as CopyJob;
+			const copied = job.cancelled ? undefined : this.#advance(job, budget);
+			budget -= copied ?? 0;
+			if (copied !== undefined && this.#piece < job.sources.length) continue;
+			this.#piece = 0;
+			this.#offset = 0;
 			count += 1;
-			budget -= bytesOf(job);
-			done.push({ job, ok: !job.cancelled && perform(job) });
+			done.push({ job, ok: copied !== undefined });
 		}
 		this.#queue = this.#queue.slice(count);
 		if (this.#queue.length > 0) this.#arm();
@@ -88,6 +95,27 @@ export class LocalCopier {
 		this.#toOwner(() => {
 			for (const { job, ok } of done) job.listener.copied(job.entry, ok);
 		});
+	}
+
+	/** Copies the next bytes of a job, at most `budget` of one piece. Undefined: it cannot be copied. */
+	#advance(job: CopyJob, budget: number): number | undefined {
+		const source = job.sources[this.#piece];
+		const target = job.targets[this.#piece];
+		if (
+			source === undefined ||
+			target === undefined ||
+			!areEqualViews(source, target)
+		)
+			return undefined;
+		const from = this.#offset;
+		const end = Math.min(source.byteLength, from + budget);
+		target.set(source.subarray(from, end), from);
+		this.#offset = end;
+		if (end === source.byteLength) {
+			this.#piece += 1;
+			this.#offset = 0;
+		}
+		return end - from;
 	}
 }
 
@@ -97,15 +125,25 @@ function bytesOf(job: CopyJob): number {
 	return bytes;
 }
 
-/** False when memory ended meanwhile: a view of a released region has length 0. */
+/** Copies a whole job. False when memory ended meanwhile. */
 function perform(job: CopyJob): boolean {
-	for (let piece = 0; piece < job.sources.length; piece += 1) {
-		const source = job.sources[piece];
+	for (const [piece, source] of job.sources.entries()) {
 		const target = job.targets[piece];
-		if (source === undefined || target === undefined) return false;
-		if (source.byteLength === 0 || source.byteLength !== target.byteLength)
-			return false;
-		target.set(source);
+		if (!areEqualViews(source, target)) return false;
+		target?.set(source);
 	}
 	return true;
+}
+
+/** False for memory that has ended: a view of a released region has length 0. */
+function areEqualViews(
+	source: Uint8Array | undefined,
+	target: Uint8Array | undefined,
+): boolean {
+	return (
+		source !== undefined &&
+		target !== undefined &&
+		source.byteLength > 0 &&
+		source.byteLength === target.byteLength
+	);
 }
