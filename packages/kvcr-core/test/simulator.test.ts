@@ -19,7 +19,7 @@ const BUDGET = 200_000;
 
 describe("the simulator", () => {
 	it("finds every rule kept over 200,000 operations with faults", {
-		timeout: 180_000,
+		timeout: 300_000,
 	}, async () => {
 		const tally = newTally();
 		const failed = await campaign(
@@ -68,7 +68,7 @@ describe("the simulator", () => {
 describe("the simulator finds", () => {
 	it.each(MUTANTS)(
 		"that $name",
-		{ timeout: 180_000 },
+		{ timeout: 300_000 },
 		async ({ apply, rules }) => {
 			const mend = apply();
 			try {

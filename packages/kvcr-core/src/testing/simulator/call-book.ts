@@ -6,7 +6,8 @@ import type { OpHandle, ReleaseHandle, RouterHash } from "../../ports/index.js";
 import type { TransferError } from "../../transfer/reports.js";
 import { positionsOf, type SimBlock, sameBytes } from "./blocks.js";
 import { type FrameworkElement, view } from "./framework.js";
-import type { MemoryOracle, Watched } from "./memory-oracle.js";
+import type { Watched } from "./memory-book.js";
+import type { MemoryOracle } from "./memory-oracle.js";
 import type { Verdict } from "./violation.js";
 
 /** An operation without its completion. */

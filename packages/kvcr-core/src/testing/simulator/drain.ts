@@ -1,8 +1,9 @@
 /** The end of a run: faults stop, everything comes to rest, and nothing may be left of it. Then all must still work. */
 import type { SimBlock } from "./blocks.js";
 import { IDLE_MS, type SimInstance } from "./instance.js";
+import { closeInstance } from "./process-steps.js";
 import type { Simulation } from "./simulation.js";
-import { closeInstance, deposit, fetch, hint, requestName } from "./steps.js";
+import { deposit, fetch, hint, requestName } from "./steps.js";
 import { REQUESTS } from "./workload.js";
 
 /** Longest until everything is at rest, in milliseconds: a quarantined pull asks its source every half minute. */

@@ -1,13 +1,9 @@
 /** One simulated process: an instance with its framework, its clock, and an owner that polls when it is woken. */
-import { FifoPolicy, FrequencyPolicy, LruPolicy } from "../../cache/index.js";
 import type { BlockHasher } from "../../integrity/hasher.js";
 import { createWired, type Kvcr } from "../../kvcr.js";
 import {
-	type BlockMeta,
 	type Incarnation,
-	type KVCachePolicy,
 	keyText,
-	type Logger,
 	type MemoryRegion,
 } from "../../ports/index.js";
 import type { ControlMessage } from "../../protocol/index.js";
@@ -23,19 +19,18 @@ import {
 } from "./blocks.js";
 import { CallBook } from "./call-book.js";
 import type { FaultDice } from "./faults.js";
+import { defectLogger, faultyPolicy } from "./foreign-code.js";
 import { SimFramework } from "./framework.js";
 import { InventoryCheck } from "./inventory-check.js";
-import {
-	MemoryBook,
-	type MemoryOracle,
-	type Watched,
-} from "./memory-oracle.js";
+import { MemoryBook, type Watched } from "./memory-book.js";
+import type { MemoryOracle } from "./memory-oracle.js";
 import { hashText } from "./random.js";
 import type { Setup } from "./scenario.js";
 import { SimAgent } from "./sim-agent.js";
 import { SimChannel } from "./sim-channel.js";
 import { SimClock } from "./sim-clock.js";
 import type { Verdict } from "./violation.js";
+import { watchParts } from "./watch-parts.js";
 
 /** Deadlines of every simulated instance, in milliseconds. */
 export const OPERATION_MS = 300;
@@ -70,15 +65,6 @@ export interface Surroundings {
 		endpoint: string,
 	) => void;
 }
-
-/** Warnings that say that the instance itself has gone wrong. */
-const DEFECTS: ReadonlySet<string> = new Set([
-	"a control message could not be handled",
-	"progress failed",
-	"control channel failed to send",
-	"framework reused the ID of a pin request in flight",
-	"framework pinned memory that is not registered here",
-]);
 
 export class SimInstance implements Watched {
 	readonly name: string;
@@ -284,7 +270,7 @@ export class SimInstance implements Watched {
 				})),
 				frameworkRegions: framework.regions,
 				pins: framework,
-				policy: this.#policy(peer),
+				policy: faultyPolicy(setup, dice, `policy p${peer}`),
 				inventorySink: (event) => {
 					this.inventory.event(event);
 					for (const key of event.keys) {
@@ -310,7 +296,7 @@ export class SimInstance implements Watched {
 					maxPeers: setup.maxPeers,
 				},
 				onTransferReport: (report) => this.calls.report(report),
-				logger: this.#logger(),
+				logger: defectLogger(this.name, verdict),
 				clock: this.clock,
 			},
 			(options, settings, pools) => {
@@ -323,7 +309,7 @@ export class SimInstance implements Watched {
 				);
 				this.#parts = parts;
 				for (const { name, region } of pools) this.pools.set(name, region);
-				this.#watch(parts);
+				watchParts(this, parts, verdict, this.#around.log);
 				return parts;
 			},
 		);
@@ -341,131 +327,5 @@ export class SimInstance implements Watched {
 			firstHandle:
 				1_700_000_000_000_000_000n + started + BigInt(generation) * 50_000n,
 		};
-	}
-
-	/** Listens where the instance says nothing by itself. */
-	#watch(parts: Wiring): void {
-		const { independent, telemetry, pulls } = parts;
-		const { verdict } = this.#around;
-		const { submit } = independent;
-		independent.submit = (action) => {
-			// The ID is known only afterwards, and outcomes may come before.
-			const id = `hint-${this.#nextHint++}`;
-			this.calls.hinted(id, action.hashes);
-			const given = submit.call(independent, action);
-			if (given !== id) verdict.broken("outcome", `${given} is not ${id}`);
-			return given;
-		};
-		telemetry.hintOutcome = (event) => {
-			const report = event as Parameters<CallBook["outcome"]>[0];
-			this.#around.log(`${this.name} ${report.hintId} ${report.outcome}`);
-			this.calls.outcome(report);
-		};
-		const { start } = pulls;
-		pulls.start = (request) => {
-			const { listener } = request;
-			let expired = false;
-			let ended = false;
-			return start.call(pulls, {
-				...request,
-				listener: {
-					expired: (pull, reason) => {
-						if (expired || ended)
-							verdict.broken(
-								"pull",
-								`${this.name}: expired twice or at its end`,
-							);
-						expired = true;
-						listener.expired(pull, reason);
-					},
-					abandoned: (pull) => listener.abandoned(pull),
-					finished: (pull, completed, reason) => {
-						if (ended) verdict.broken("pull", `${this.name}: finished twice`);
-						ended = true;
-						if (expired && completed.size > 0)
-							verdict.broken(
-								"revival",
-								`${this.name}: success after its deadline`,
-							);
-						this.#checkMoved(pull.handle, completed, expired);
-						listener.finished(pull, completed, reason);
-					},
-				},
-			});
-		};
-	}
-	#nextHint = 1;
-
-	/** What a move wrote here and what was announced here is here: its source has let it go. */
-	#checkMoved(
-		handle: Parameters<MemoryBook["asks"]["get"]>[0] | undefined,
-		completed: ReadonlySet<number>,
-		expired: boolean,
-	): void {
-		const ask = handle === undefined ? undefined : this.book.asks.get(handle);
-		if (ask === undefined || !ask.move || expired || this.state !== "up")
-			return;
-		for (const live of ask.writes)
-			if (live.done && live.plainlyNotified)
-				for (const index of live.indices)
-					if (!completed.has(index))
-						this.#around.verdict.broken(
-							"move",
-							`${this.name}: a moved block arrived and was dropped`,
-						);
-	}
-
-	#policy(peer: number): KVCachePolicy {
-		const { dice, setup } = this.#around;
-		const scope = `policy p${peer}`;
-		const inner: KVCachePolicy =
-			setup.policy === "lru"
-				? new LruPolicy()
-				: setup.policy === "fifo"
-					? new FifoPolicy()
-					: new FrequencyPolicy();
-		const mayThrow = (): void => {
-			if (dice.roll("policyThrow", scope)) throw new Error("simulated: policy");
-		};
-		return {
-			decideIngest: (meta, source) => {
-				mayThrow();
-				if (dice.roll("policyDecline", scope)) return "drop";
-				return inner.decideIngest(meta, source);
-			},
-			evictionScore: (meta) => {
-				mayThrow();
-				return inner.evictionScore(meta);
-			},
-			decideEviction: (meta) => {
-				mayThrow();
-				if (dice.roll("policyDecline", scope)) return "keep";
-				return inner.decideEviction(meta);
-			},
-			onIngest: (meta: BlockMeta) => {
-				mayThrow();
-				inner.onIngest?.(meta);
-			},
-			onRemove: (meta: BlockMeta) => {
-				mayThrow();
-				inner.onRemove?.(meta);
-			},
-			decideRecovery: () => {
-				mayThrow();
-				return setup.recovery;
-			},
-		};
-	}
-
-	#logger(): Logger {
-		const { verdict } = this.#around;
-		const warn = (fields: object, message: string): void => {
-			if (!DEFECTS.has(message)) return;
-			const { error } = fields as { error?: unknown };
-			const text =
-				error instanceof Error ? error.stack : JSON.stringify(fields);
-			verdict.broken("defect", `${this.name}: ${message}: ${text}`);
-		};
-		return { debug: warn, info: warn, warn, error: warn };
 	}
 }

@@ -18,7 +18,7 @@ import type { ManualClock } from "../manual-clock.js";
 import type { ScriptedTransferAgent } from "../scripted-agent.js";
 import type { ScriptedWrite } from "../scripted-write.js";
 import type { FaultDice } from "./faults.js";
-import type { LiveWrite } from "./memory-oracle.js";
+import type { LiveWrite } from "./memory-book.js";
 import type { SimClock } from "./sim-clock.js";
 
 /** What the simulation hears of an agent. */
