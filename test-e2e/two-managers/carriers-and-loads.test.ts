@@ -1,13 +1,13 @@
 import { expect, it } from "vitest";
 import type { EngineRequest } from "./engine/requests.js";
-import { expectDrained, overAgents, prompt, tally } from "./managers.js";
+import { expectDrained, overNixl, prompt, tally } from "./managers.js";
 import { carrying, compose, reportsOf } from "./router.js";
 
 const A: EngineRequest = { id: "a", tokens: prompt(1, 4) };
 const B: EngineRequest = { id: "b", tokens: prompt(2, 3), loraName: "lora-b" };
 const C: EngineRequest = { id: "c", tokens: prompt(3, 2), cacheSalt: "tenant" };
 
-overAgents("two managers: carriers and loads", (stage) => {
+overNixl("two managers: carriers and loads", (stage) => {
 	it.each([32, 16] as const)(
 		"an unrelated request carries a hint, and later requests load what it brought (hashes of %i bytes)",
 		async (hashBytes) => {

@@ -302,6 +302,32 @@ describe("the end of a tier", () => {
 		]);
 	});
 
+	it("draining waits for peers that read from the primary tier", async () => {
+		const source = await managers.start("source", {
+			agentOptions: { mode: "manual" },
+		});
+		const target = await managers.start("target");
+		source.engine.cache(5, key(1n));
+		target.tier.onNewRequest(
+			request("r", { kvHints: hint(source.endpoint, [1n]) }),
+		);
+		load(target, 1, [key(1n)]);
+		managers.run(50);
+		source.stepping = false;
+		let drained = false;
+		const draining = source.tier.drainJobs().then(() => {
+			drained = true;
+		});
+		await managers.clock.advanceAsync(100);
+		expect(drained).toBe(false);
+		source.agent.writes[0]?.complete();
+		await managers.clock.advanceAsync(100);
+		await draining;
+		expect(source.tier.getFinishedJobs()).toEqual([
+			{ jobId: 1_000_000, success: true },
+		]);
+	});
+
 	it("draining gives up in time, and says what is open", async () => {
 		const source = await managers.start("source", {
 			agentOptions: { mode: "manual" },
@@ -354,7 +380,8 @@ describe("the end of a tier", () => {
 		const source = await managers.start("source", {
 			agentOptions: { mode: "manual" },
 		});
-		const target = await managers.start("target");
+		// Shut down before anything has been called uncertain.
+		const target = await managers.start("target", { drainTimeoutMs: 10 });
 		managers.store(source, key(1n));
 		target.tier.onNewRequest(
 			request("r", { kvHints: hint(source.endpoint, [1n]) }),

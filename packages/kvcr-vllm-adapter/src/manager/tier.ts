@@ -102,6 +102,7 @@ export class VllmKvcrTier {
 	static async create(options: VllmKvcrTierOptions): Promise<VllmKvcrTier> {
 		checkOptions(options);
 		const { primary, managedBlocks, kvEvents, map, ...settings } = options;
+		const logger = options.logger ?? consoleLogger;
 		const enabled = kvEvents.enableKvCacheEvents;
 		const adapter = new VllmKeyAdapter({
 			events: enabled,
@@ -109,7 +110,7 @@ export class VllmKvcrTier {
 		});
 		const events = new OffloadingEvents();
 		const atRisk = new BlocksAtRisk();
-		const pins = new PrimaryPins(primary, options.logger ?? consoleLogger);
+		const pins = new PrimaryPins(primary, logger);
 		const feed = adapter.map && inventoryFeed(adapter.map);
 		const kvcr = await Kvcr.create({
 			...settings,
@@ -132,7 +133,11 @@ export class VllmKvcrTier {
 			}),
 			onTransferReport: (report) => {
 				atRisk.take(report);
-				options.onTransferReport?.(report);
+				if (options.onTransferReport !== undefined)
+					options.onTransferReport(report);
+				else if (report.state === "uncertain")
+					logger.error({ error: report }, report.message);
+				else logger.info({ error: report }, report.message);
 			},
 		});
 		return new VllmKvcrTier(kvcr, { adapter, atRisk, pins, events }, options);
