@@ -235,11 +235,16 @@ describe("framework pins", () => {
 			{ label: "kv", region: source.framework as never, element: 1 },
 		]);
 		pins.auto = false;
-		const first = fetchOn(target, [A]);
-		expect(pins.requests).toEqual([[keyText(A)]]);
+		const first = fetchOn(other, [A]);
+		const second = fetchOn(target, [A, B]);
+		expect(pins.requests).toEqual([[keyText(A)], [keyText(B)]]);
 		pins.answer();
 		cluster.settle();
-		expect(outcomesOf(target, first)).toEqual(["not_at_source"]);
+		expect(outcomesOf(other, first)).toEqual(["not_at_source"]);
+		expect(source.agent.writes).toHaveLength(1);
+		expect([...pins.held]).toEqual(["pin-2"]);
+		completeAll();
+		expect(outcomesOf(target, second)).toEqual(["not_at_source", "SUCCESS"]);
 		expect(pins.held.size).toBe(0);
 	});
 
