@@ -12,7 +12,7 @@ import { DeliverWork } from "./owner/deliver-work.js";
 import { type DepositSource, DepositWork } from "./owner/deposit-work.js";
 import { FetchOperation } from "./owner/fetch-operation.js";
 import { FetchWork } from "./owner/fetch-work.js";
-import { type KeyRef, keyRef, keyRefs } from "./owner/key-ref.js";
+import { type KeyRef, keyRef, keyRefs, listedKeyRef } from "./owner/key-ref.js";
 import type { OperationResult } from "./owner/operations.js";
 import {
 	blockKey,
@@ -53,6 +53,18 @@ export type QueryResult =
 			readonly tier: CacheTier;
 	  }
 	| { readonly status: "MISS"; readonly tier?: undefined };
+
+/** Results of queries, shared by everybody. */
+const HIT: QueryResult = Object.freeze({ status: "HIT", tier: "DRAM" });
+const FETCHING: QueryResult = Object.freeze({
+	status: "FETCHING",
+	tier: "DRAM",
+});
+const FETCHABLE: QueryResult = Object.freeze({
+	status: "FETCHABLE",
+	tier: "REMOTE_G2",
+});
+const MISS: QueryResult = Object.freeze({ status: "MISS" });
 
 /** What became of one release handle. */
 export interface ReleaseResult {
@@ -188,15 +200,14 @@ export class Kvcr {
 		const results: QueryResult[] = [];
 		let index = 0;
 		for (const key of keys) {
-			const ref = keyRef(blockKey(key, "Kvcr.query", `keys[${index}]`));
+			const ref = listedKeyRef(key, "Kvcr.query", "keys", index);
 			index += 1;
 			const state = cache?.get(ref.text)?.state;
-			if (state === "READY") results.push({ status: "HIT", tier: "DRAM" });
-			else if (state === "FILLING")
-				results.push({ status: "FETCHING", tier: "DRAM" });
+			if (state === "READY") results.push(HIT);
+			else if (state === "FILLING") results.push(FETCHING);
 			else if (selector.choose(adviceId, ref) !== undefined)
-				results.push({ status: "FETCHABLE", tier: "REMOTE_G2" });
-			else results.push({ status: "MISS" });
+				results.push(FETCHABLE);
+			else results.push(MISS);
 		}
 		return results;
 	}

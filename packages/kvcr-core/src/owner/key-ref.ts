@@ -1,6 +1,11 @@
 /** A block key with its text, made once per call or message, so that maps need no further conversion. */
 import type { BlockKey } from "../ports/index.js";
-import { blockKey, InvalidArgumentError, keyText } from "../ports/index.js";
+import {
+	blockKey,
+	InvalidArgumentError,
+	keyText,
+	MAX_BLOCK_KEY_BYTES,
+} from "../ports/index.js";
 
 /** A key and its text form. */
 export interface KeyRef {
@@ -11,6 +16,28 @@ export interface KeyRef {
 /** Pairs a checked key with its text. */
 export function keyRef(key: BlockKey): KeyRef {
 	return { key, text: keyText(key) };
+}
+
+/**
+ * Checks one key of a list and pairs it with its text.
+ * @throws InvalidArgumentError naming `argument[index]`.
+ */
+export function listedKeyRef(
+	key: Uint8Array,
+	operation: string,
+	argument: string,
+	index: number,
+): KeyRef {
+	// The name of the argument is put together only for what is wrong: lists are long.
+	const fine =
+		key instanceof Uint8Array &&
+		key.byteLength > 0 &&
+		key.byteLength <= MAX_BLOCK_KEY_BYTES;
+	return keyRef(
+		fine
+			? (key as BlockKey)
+			: blockKey(key, operation, `${argument}[${index}]`),
+	);
 }
 
 /**
@@ -39,7 +66,7 @@ export function keyRefs(
 	const refs: KeyRef[] = [];
 	let index = 0;
 	for (const key of keys) {
-		const ref = keyRef(blockKey(key, operation, `${argument}[${index}]`));
+		const ref = listedKeyRef(key, operation, argument, index);
 		index += 1;
 		if (seen.has(ref.text)) continue;
 		seen.add(ref.text);
