@@ -31,6 +31,7 @@ export async function closeAll(
 	drain(parts, attempt);
 	await transfersEnded(parts, settings.closeTimeoutMs);
 	await channel.close().catch((error: unknown) => failures.push(error));
+	parts.inbox.close();
 	// This is the proof. Where it fails, everything below would free memory under a write.
 	try {
 		await agent.close();

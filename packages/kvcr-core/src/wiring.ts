@@ -25,6 +25,7 @@ import {
 } from "./ports/index.js";
 import { AgentPump } from "./progress/agent-pump.js";
 import { ControlInbox } from "./progress/control-inbox.js";
+import { FairInbox } from "./progress/fair-inbox.js";
 import { Health, ProgressFailedError } from "./progress/health.js";
 import { noChannel } from "./progress/no-channel.js";
 import { OwnerQueue } from "./progress/owner-queue.js";
@@ -173,7 +174,10 @@ export function wire(
 		retryIntervalMs: settings.metadataRetryIntervalMs,
 		connectWindowMs: CONNECT_WINDOW_MS,
 		maxSources: settings.maxPeers,
-		onIncarnation: (endpoint, seen) => pulls.sourceReplaced(endpoint, seen),
+		onIncarnation: (endpoint, seen) => {
+			inbox.met(seen);
+			pulls.sourceReplaced(endpoint, seen);
+		},
 	});
 	const pulls = new PullEngine({
 		clock,
@@ -192,6 +196,7 @@ export function wire(
 		maxRoutes: settings.maxPeers,
 		maxMetadataBytes: settings.maxMetadataBytes,
 		idleMs: settings.idlePeerMs,
+		onLoaded: (seen) => inbox.met(seen),
 	});
 	const serve = new ServeEngine({
 		agent,
@@ -310,7 +315,7 @@ export function wire(
 			telemetry.logger.debug(outcome, "independent hint outcome");
 		},
 	});
-	const inbox = new ControlInbox({
+	const control = new ControlInbox({
 		sources,
 		pulls,
 		serve,
@@ -339,6 +344,14 @@ export function wire(
 			resolver.resolved(message);
 		},
 		malformedResolved: (error) => resolver.malformed(error),
+	});
+	const inbox = new FairInbox({
+		clock,
+		handle: (bytes) => control.receive(bytes),
+		dropped: (reason) =>
+			telemetry.count("kvcr_control_dropped_total", { reason }),
+		maxPeers: settings.maxPeers,
+		maxMetadataBytes: settings.maxMetadataBytes,
 	});
 	const pump = new AgentPump(agent, {
 		completed: (completion) => serve.completed(completion),

@@ -35,8 +35,8 @@ const NATIVE_QUEUE = 64;
 /** Bytes by which an encrypted message may be longer than its content. */
 const CURVE_OVERHEAD = 64;
 
-/** Messages handled in a row before the event loop gets a turn. */
-const BURST = 256;
+/** Time for messages before the event loop gets a turn, in milliseconds. What is not read by then stays with its sender. */
+const TURN_MS = 0.5;
 
 type ChannelState = "new" | "starting" | "started" | "closed";
 
@@ -197,7 +197,7 @@ export class ZmqControlChannel implements ControlChannel {
 	}
 
 	async #receiveAll(pull: Pull, receive: ControlReceiver): Promise<void> {
-		let burst = 0;
+		let turnStartedAt = performance.now();
 		try {
 			for (;;) {
 				const parts = await pull.receive();
@@ -208,8 +208,9 @@ export class ZmqControlChannel implements ControlChannel {
 				else if (message.byteLength > MAX_CONTROL_MESSAGE_BYTES)
 					this.#drop("too_large");
 				else this.#deliver(message, receive);
-				if (++burst % BURST === 0)
-					await new Promise((resolve) => setImmediate(resolve));
+				if (performance.now() - turnStartedAt < TURN_MS) continue;
+				await new Promise((resolve) => setImmediate(resolve));
+				turnStartedAt = performance.now();
 			}
 		} catch {
 			// Only a closed socket stops receiving.

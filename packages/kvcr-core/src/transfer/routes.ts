@@ -47,6 +47,8 @@ export interface RouteTableOptions {
 	readonly maxMetadataBytes: number;
 	/** A route unused for this long is dropped, so that a dead peer's mappings go without anybody else's help. */
 	readonly idleMs: number;
+	/** Told who introduced itself with metadata that the agent accepted. */
+	readonly onLoaded?: (incarnation: Incarnation) => void;
 }
 
 /** Idle routes dropped in one turn of the event loop at most: unloading a peer is native work. */
@@ -185,6 +187,7 @@ export class RouteTable {
 		this.#routes.set(route.agentName, route);
 		this.#agent.connect(remote);
 		this.#armSweep();
+		this.#options.onLoaded?.(route.incarnation);
 		return route;
 	}
 

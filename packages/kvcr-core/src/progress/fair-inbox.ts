@@ -1,0 +1,251 @@
+/**
+ * Keeps one sender from starving the others. While there is time, messages are handled as they come. Once this turn of the
+ * event loop has had its share, they wait in lanes, one per peer and one for all strangers together, and the lanes are
+ * served in turn: a peer waits for at most one message of every other lane, however much somebody else sends. Whoever used
+ * more than its share of time waits until it has made up for that, also when nobody else is there: what its messages start
+ * (replies, look-ups) would be in the way of who comes next. A full lane loses what comes, at the cost of looking for the
+ * sender's name, without decoding.
+ *
+ * Who a sender is, its messages say themselves. A stranger becomes a peer by an introduction that the transfer agent
+ * accepted, or by answering what it was asked; until then it shares a lane with everybody like it.
+ */
+import type { Clock, Incarnation, Timer } from "../ports/index.js";
+
+/** Time for messages in one turn of the event loop, in milliseconds; the one that uses it up is finished. */
+const TURN_MS = 0.5;
+
+/** Share of time that one lane may use in the long run, and what it may use at once, in milliseconds. */
+const PEER_SHARE = { rate: 0.5, burstMs: 20 } as const;
+const STRANGERS_SHARE = { rate: 0.2, burstMs: 2 } as const;
+
+/** Most messages, and bytes, that wait in one lane. */
+const LANE_MESSAGES = 1_024;
+const LANE_BYTES = 4 << 20;
+
+/** Most bytes that wait in all lanes together. */
+const ALL_BYTES = 64 << 20;
+
+/** What a stranger's message may hold beyond metadata, in bytes. */
+const STRANGER_BYTES = 64 << 10;
+
+/** Why a message was dropped before it was decoded. */
+export type InboxDropReason = "flood" | "stranger_too_large";
+
+/** What the inbox needs. */
+export interface FairInboxOptions {
+	readonly clock: Clock;
+	/** Decodes and handles one message. Never throws. */
+	readonly handle: (bytes: Uint8Array) => void;
+	readonly dropped: (reason: InboxDropReason) => void;
+	/** Peers remembered; the one that was met longest ago is a stranger again. */
+	readonly maxPeers: number;
+	/** Largest metadata blob of a peer, in bytes. */
+	readonly maxMetadataBytes: number;
+	/** Runs a task in a later turn of the event loop. @default setImmediate */
+	readonly defer?: (task: () => void) => void;
+}
+
+/** What one sender, or all strangers, used of their time. */
+class Allowance {
+	readonly #share: { readonly rate: number; readonly burstMs: number };
+	#debtMs = 0;
+	#at = 0;
+
+	constructor(share: { readonly rate: number; readonly burstMs: number }) {
+		this.#share = share;
+	}
+
+	/** Milliseconds until it may be served; 0: now. */
+	waitMs(now: number): number {
+		const { rate, burstMs } = this.#share;
+		this.#debtMs = Math.max(0, this.#debtMs - (now - this.#at) * rate);
+		this.#at = now;
+		return Math.max(0, this.#debtMs - burstMs) / rate;
+	}
+
+	spend(ms: number): void {
+		this.#debtMs += ms;
+	}
+}
+
+/** What waits of one sender. */
+interface Lane {
+	readonly messages: Uint8Array[];
+	/** Messages before this one are gone. */
+	head: number;
+	bytes: number;
+}
+
+/** The lane of those that nobody knows. */
+const STRANGERS = "";
+
+export class FairInbox {
+	readonly #options: FairInboxOptions;
+	/** By incarnation, the one met or heard of longest ago first. */
+	readonly #peers = new Map<string, Allowance>();
+	readonly #strangers = new Allowance(STRANGERS_SHARE);
+	/** Lanes with something in them, the next to be served first. */
+	readonly #lanes = new Map<string, Lane>();
+	#waitingBytes = 0;
+	#spentMs = 0;
+	#turnPending = false;
+	/** Set while everybody who waits has used up its share. */
+	#timer: Timer | undefined;
+	#closed = false;
+
+	constructor(options: FairInboxOptions) {
+		this.#options = options;
+	}
+
+	/** Messages that wait. */
+	get waiting(): number {
+		let sum = 0;
+		for (const { messages, head } of this.#lanes.values())
+			sum += messages.length - head;
+		return sum;
+	}
+
+	/** Gives a sender a lane of its own. */
+	met(incarnation: Incarnation): void {
+		const known = this.#peers.get(incarnation);
+		this.#peers.delete(incarnation);
+		this.#peers.set(incarnation, known ?? new Allowance(PEER_SHARE));
+		if (this.#peers.size <= this.#options.maxPeers) return;
+		const [oldest] = this.#peers.keys();
+		if (oldest !== undefined) this.#peers.delete(oldest);
+	}
+
+	/** Takes one message off the channel. */
+	receive(bytes: Uint8Array): void {
+		if (this.#closed) return;
+		const { clock, dropped, maxMetadataBytes } = this.#options;
+		const sender = senderOf(bytes);
+		let name = STRANGERS;
+		if (sender !== undefined && this.#peers.has(sender)) {
+			name = sender;
+			this.met(sender as Incarnation);
+		}
+		const large = bytes.byteLength > maxMetadataBytes + STRANGER_BYTES;
+		if (large && name === STRANGERS) {
+			dropped("stranger_too_large");
+			return;
+		}
+		const free =
+			this.#spentMs < TURN_MS &&
+			!this.#lanes.has(name) &&
+			this.#allowance(name).waitMs(clock.now()) === 0;
+		if (free) this.#handle(name, bytes);
+		else if (this.#enqueue(name, bytes)) this.#expectTurn();
+		else dropped("flood");
+	}
+
+	/** Forgets what waits; nothing is handled from now on. */
+	close(): void {
+		this.#closed = true;
+		this.#timer?.cancel();
+		this.#timer = undefined;
+		this.#lanes.clear();
+		this.#peers.clear();
+	}
+
+	#allowance(name: string): Allowance {
+		return this.#peers.get(name) ?? this.#strangers;
+	}
+
+	#handle(name: string, bytes: Uint8Array): void {
+		const { clock, handle } = this.#options;
+		const startedAt = clock.now();
+		handle(bytes);
+		const spent = clock.now() - startedAt;
+		if (spent <= 0) return;
+		this.#allowance(name).spend(spent);
+		this.#spentMs += spent;
+		this.#expectTurn();
+	}
+
+	#enqueue(name: string, bytes: Uint8Array): boolean {
+		const size = bytes.byteLength;
+		if (this.#waitingBytes + size > ALL_BYTES) return false;
+		let lane = this.#lanes.get(name);
+		if (lane === undefined) {
+			lane = { messages: [], head: 0, bytes: 0 };
+			this.#lanes.set(name, lane);
+		} else if (
+			lane.messages.length - lane.head >= LANE_MESSAGES ||
+			lane.bytes + size > LANE_BYTES
+		)
+			return false;
+		lane.messages.push(bytes);
+		lane.bytes += size;
+		this.#waitingBytes += size;
+		return true;
+	}
+
+	#expectTurn(): void {
+		if (this.#turnPending) return;
+		this.#turnPending = true;
+		const { defer = setImmediate } = this.#options;
+		defer(() => this.#turn());
+	}
+
+	#turn(): void {
+		this.#turnPending = false;
+		this.#spentMs = 0;
+		if (this.#closed) return;
+		const { clock } = this.#options;
+		let waitMs = Number.POSITIVE_INFINITY;
+		for (const [name, lane] of this.#lanes) {
+			if (this.#spentMs >= TURN_MS) {
+				waitMs = 0;
+				break;
+			}
+			const wait = this.#allowance(name).waitMs(clock.now());
+			if (wait > 0) {
+				waitMs = Math.min(waitMs, wait);
+				continue;
+			}
+			// Put back it comes last, so that this loop gets to it again after all others.
+			this.#lanes.delete(name);
+			const bytes = this.#take(lane);
+			if (lane.head < lane.messages.length) this.#lanes.set(name, lane);
+			this.#handle(name, bytes);
+		}
+		if (this.#lanes.size === 0) return;
+		if (waitMs === 0) this.#expectTurn();
+		else
+			this.#timer ??= clock.schedule(waitMs, () => {
+				this.#timer = undefined;
+				this.#expectTurn();
+			});
+	}
+
+	#take(lane: Lane): Uint8Array {
+		const bytes = lane.messages[lane.head] as Uint8Array;
+		lane.head += 1;
+		lane.bytes -= bytes.byteLength;
+		this.#waitingBytes -= bytes.byteLength;
+		if (lane.head >= LANE_MESSAGES) {
+			lane.messages.splice(0, lane.head);
+			lane.head = 0;
+		}
+		return bytes;
+	}
+}
+
+const FIELD = Buffer.concat([
+	Buffer.from("sender_incarnation"),
+	// A string of 32 bytes.
+	Buffer.from([0xd9, 0x20]),
+]);
+
+/**
+ * The incarnation a message claims to come from (wire field `sender_incarnation`), found without decoding it. A hint and
+ * no more: bytes within some other field can pass for it.
+ */
+export function senderOf(bytes: Uint8Array): string | undefined {
+	const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+	const at = view.indexOf(FIELD);
+	const start = at + FIELD.length;
+	if (at < 0 || view.length < start + 32) return undefined;
+	return view.toString("latin1", start, start + 32);
+}
