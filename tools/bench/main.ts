@@ -33,6 +33,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
 		args: ["--agent", "nixl"],
 		missing: needsNixl,
 	},
+	flood: { file: "flood/main.ts" },
 	cache: { file: "cache.ts", sources: true },
 	policies: { file: "policies.ts", sources: true },
 	"reverse-map": { file: "reverse-map.ts", sources: true },
