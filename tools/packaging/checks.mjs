@@ -8,7 +8,7 @@
  */
 const BUDGETS = {
 	"kvcr-core": [850_000, 3_500_000],
-	"kvcr-nixl": [250_000, 900_000],
+	"kvcr-nixl": [320_000, 850_000],
 	"kvcr-transport-nats": [110_000, 420_000],
 	"kvcr-transport-zmq": [40_000, 190_000],
 	"kvcr-vllm-adapter": [170_000, 670_000],

@@ -115,6 +115,8 @@ async function version(root, print) {
 	}
 	await must("pnpm", ["exec", "changeset", "version"], root);
 	print(`versions: ${pending.length} changesets applied`);
+	for (const { manifest, changes } of packagesIn(root))
+		print(`${manifest.name} ${manifest.version}:\n${changes}`);
 	return true;
 }
 

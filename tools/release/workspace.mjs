@@ -6,6 +6,7 @@ import {
 	mkdirSync,
 	mkdtempSync,
 	readdirSync,
+	readFileSync,
 	realpathSync,
 	symlinkSync,
 } from "node:fs";
@@ -26,7 +27,10 @@ export function packagesIn(root) {
 	return readdirSync(join(root, "packages"))
 		.map((name) => join(root, "packages", name))
 		.filter((folder) => existsSync(join(folder, "package.json")))
-		.map((folder) => ({ folder, manifest: manifestOf(folder) }))
+		.map((folder) => {
+			const manifest = manifestOf(folder);
+			return { folder, manifest, changes: changesOf(folder, manifest.version) };
+		})
 		.filter(({ manifest }) => manifest.private !== true)
 		.sort((a, b) => rank(a) - rank(b) || (a.folder < b.folder ? -1 : 1));
 }
@@ -43,7 +47,7 @@ export function pendingChangesets(root) {
 }
 
 /**
- * A copy of what git tracks, as it is in the working tree, with what was built, in a temporary folder and a git repository of
+ * A copy of the working tree without what git ignores, but with what was built, in a temporary folder and a git repository of
  * its own. Dependencies are those of the original.
  *
  * @param {string} root
@@ -51,7 +55,14 @@ export function pendingChangesets(root) {
  */
 export async function copyWorkspace(root) {
 	const copy = mkdtempSync(join(tmpdir(), "kvcr-release-"));
-	const listed = await must("git", ["ls-files", "-z", "--deduplicate"], root);
+	const listed = await must(
+		"git",
+		[
+			...["ls-files", "-z", "--deduplicate"],
+			...["--cached", "--others", "--exclude-standard"],
+		],
+		root,
+	);
 	for (const file of listed.split("\0")) {
 		if (file === "" || !existsSync(join(root, file))) continue;
 		mkdirSync(dirname(join(copy, file)), { recursive: true });
@@ -87,6 +98,20 @@ export async function copyWorkspace(root) {
 		copy,
 	);
 	return copy;
+}
+
+/**
+ * What the changelog of a package says about a version.
+ *
+ * @param {string} folder
+ * @param {string} version
+ */
+function changesOf(folder, version) {
+	const file = join(folder, "CHANGELOG.md");
+	if (!existsSync(file)) return "";
+	const sections = readFileSync(file, "utf8").split(/^## /m);
+	const section = sections.find((text) => text.startsWith(`${version}\n`));
+	return section?.slice(version.length).trim() ?? "";
 }
 
 /** @param {{ manifest: import("../packaging/pack.mjs").Manifest }} one */
