@@ -13,6 +13,11 @@ import { basicParts, nixlParts } from "./bootstrap/parts.mjs";
 export const commands = {
 	demo: { entry: "tools/demo/main.ts", parts: nixlParts, native: true },
 	bench: { entry: "tools/bench/main.ts", parts: nixlParts, built: true },
+	"bench-peers": {
+		entry: "tools/bench/peers/main.ts",
+		parts: [...nixlParts, "python-peer"],
+		built: true,
+	},
 	sim: { entry: "tools/sim/main.ts", parts: basicParts },
 	compose: { entry: "tools/compose/main.ts", parts: basicParts },
 	"record-wire": {
