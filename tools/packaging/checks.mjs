@@ -11,7 +11,7 @@ const BUDGETS = {
 	"kvcr-nixl": [320_000, 850_000],
 	"kvcr-transport-nats": [110_000, 420_000],
 	"kvcr-transport-zmq": [40_000, 190_000],
-	"kvcr-vllm-adapter": [170_000, 670_000],
+	"kvcr-vllm-adapter": [230_000, 880_000],
 };
 
 /** What must be in an archive besides JavaScript, types and papers. */
