@@ -22,13 +22,17 @@ process.on("message", (order: Order) => {
 	flooding = false;
 	hangUp();
 	if (order === "pause") process.send?.({ sent });
-	else if (order === "stop")
-		void connection?.close().then(() => process.disconnect());
-	if (order === "stop" && connection === undefined) process.disconnect();
+	if (order === "stop") process.disconnect();
 	if (typeof order === "string") return;
 	sent = 0;
 	flooding = true;
 	void (connection === undefined ? overZmq(order) : overNats(order));
+});
+// Told to stop, or the bench is gone without a word.
+process.on("disconnect", () => {
+	flooding = false;
+	hangUp();
+	void connection?.close();
 });
 process.send?.("ready");
 

@@ -28,6 +28,9 @@ await driver.deposit(
 		pieces: [{ label: "kv", bytes }],
 	})),
 );
+let stopping = false;
+// The bench is gone without a word.
+process.on("disconnect", () => stopping || process.exit(1));
 process.on("message", async (message: "stop" | "usage") => {
 	if (message === "usage") {
 		process.send?.({
@@ -38,6 +41,7 @@ process.on("message", async (message: "stop" | "usage") => {
 		});
 		return;
 	}
+	stopping = true;
 	driver.stop();
 	await kvcr.close();
 	process.disconnect();
