@@ -17,7 +17,7 @@ function fetched(target: Peer, source: Peer): string | undefined {
 	);
 	const handle = target.kvcr.fetch([A], { requestId: "r" });
 	cluster.run(2_000, 100);
-	return entriesOf(target, handle)[0]?.status;
+	return entriesOf(target, handle)?.[0]?.status;
 }
 
 it("a peer with more metadata than maxMetadataBytes is not loaded, one with as much is", async () => {
