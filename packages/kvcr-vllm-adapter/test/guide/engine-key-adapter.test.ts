@@ -1,5 +1,6 @@
 /** The example of the adapter guide fulfills the contract, and the guide shows what is tested. */
 import { readFileSync } from "node:fs";
+import { InvalidArgumentError } from "kvcr-core";
 import { keyAdapterSuite } from "kvcr-core/testing";
 import { describe, expect, it } from "vitest";
 import { type EngineKey, EngineKeyAdapter } from "./engine-key-adapter.js";
@@ -40,7 +41,8 @@ describe("the adapter guide", () => {
 
 	it("shows the example that is tested, in fewer than 60 lines", () => {
 		const source = read("./engine-key-adapter.ts");
-		expect(source.slice(source.indexOf("import"))).toBe(example);
+		// A copy of it must run: the whole file but for its first line, the comment.
+		expect(source.slice(source.indexOf("\n") + 1)).toBe(example);
 		expect(example.trim().split("\n").length).toBeLessThan(60);
 	});
 
@@ -64,6 +66,19 @@ describe("the adapter guide", () => {
 		expect(adapter.decodeFromRouter(hash)).toEqual(key);
 		adapter.inventory({ keys: [key], tier: "G3", removed: true });
 		expect(() => adapter.decodeFromRouter(hash)).toThrow(/no block/);
+	});
+
+	it("refuses what would have to be cut to fit, since two keys could become one", () => {
+		const { adapter } = filled();
+		const contentHash = new Uint8Array(32);
+		for (const key of [
+			{ contentHash, layer: 2 ** 32 },
+			{ contentHash, layer: -1 },
+			{ contentHash, layer: 0.5 },
+			{ contentHash: new Uint8Array(31), layer: 0 },
+			{ contentHash: new Uint8Array(33), layer: 0 },
+		])
+			expect(() => adapter.encode(key)).toThrow(InvalidArgumentError);
 	});
 
 	it("takes the first 8 bytes of the content hash, not the last", () => {

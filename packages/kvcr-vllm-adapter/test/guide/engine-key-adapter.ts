@@ -1,9 +1,10 @@
-/** The example of docs/adapter-guide.md, which shows this file from the first import on. */
+/** The example of docs/adapter-guide.md, which shows this file without this line. */
 import {
 	AmbiguousHashError,
 	type BlockKey,
 	blockKey,
 	HashNotFoundError,
+	InvalidArgumentError,
 	type InventoryEvent,
 	type KeyAdapter,
 	keyFromText,
@@ -14,7 +15,7 @@ import {
 /** How the engine names a block. */
 export interface EngineKey {
 	readonly contentHash: Uint8Array; // 32 bytes
-	readonly layer: number;
+	readonly layer: number; // unsigned 32 bits
 }
 
 export class EngineKeyAdapter implements KeyAdapter<EngineKey> {
@@ -22,6 +23,8 @@ export class EngineKeyAdapter implements KeyAdapter<EngineKey> {
 	readonly #keys = new Map<RouterHash, Map<string, Set<string>>>();
 
 	encode({ contentHash, layer }: EngineKey): BlockKey {
+		if (contentHash.length !== 32 || layer >>> 0 !== layer)
+			throw new InvalidArgumentError("encode", "key", layer, "32 + 4 bytes");
 		const bytes = new Uint8Array(36);
 		bytes.set(contentHash);
 		new DataView(bytes.buffer).setUint32(32, layer);
@@ -30,7 +33,7 @@ export class EngineKeyAdapter implements KeyAdapter<EngineKey> {
 
 	decode(key: BlockKey): RouterHash {
 		const view = new DataView(key.buffer, key.byteOffset, key.byteLength);
-		return view.getBigUint64(0) as RouterHash; // never through a number
+		return view.getBigUint64(0) as RouterHash; // big-endian, never through a number
 	}
 
 	decodeFromRouter(hash: RouterHash): BlockKey {
