@@ -130,6 +130,32 @@ ${table(
 ## Circumstances
 
 - Machine: ${cpus().length} × ${cpus()[0]?.model.trim() ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release().replace(/-.*/, "")}; all processes on this machine, UCX over shared memory.
+${[
+	...Object.entries(versions).map(([name, version]) => `- ${name}: ${version}`),
+	...Object.entries(missing).map(
+		([name, reason]) => `- Not here: ${name} (${reason}).`,
+	),
+].join("\n")}
+
+## Against what was to be reached
+
+${table(
+	["figure", "value", "measured against", "ratio", "to reach", ""],
+	targets.map((figure) => [
+		figure.name,
+		`${rounded(figure.value)} ${figure.unit}`,
+		figure["reference name"] === null
+			? ""
+			: `${figure["reference name"]}: ${rounded(figure["reference value"] ?? 0)}`,
+		figure.ratio === null ? "" : rounded(figure.ratio),
+		figure.target ?? "",
+		figure.holds ? "holds" : "**missed**",
+	]),
+)}
+
+## Circumstances
+
+- Machine: ${cpus().length} × ${cpus()[0]?.model.trim() ?? "unknown"}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release().replace(/-.*/, "")}; all processes on this machine, UCX over shared memory.
 ${Object.entries(versions)
 	.map(([name, version]) => `- ${name}: ${version}`)
 	.join("\n")}

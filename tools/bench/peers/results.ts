@@ -53,7 +53,8 @@ export function metadataRates(
 ): { queries: number; deposits: number } | undefined {
 	const queryMs = medianOf(
 		result,
-		({ metadata }) => metadata && percentile(metadata.queryMs, 0.5),
+		({ metadata }) =>
+			metadata && percentile(metadata.queryMs.slice(METADATA.warmQueries), 0.5),
 	);
 	const depositMs = medianOf(result, ({ metadata }) => metadata?.depositMs);
 	if (queryMs === undefined || depositMs === undefined) return undefined;
