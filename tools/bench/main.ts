@@ -37,6 +37,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
 	cache: { file: "cache.ts", sources: true },
 	policies: { file: "policies.ts", sources: true },
 	"reverse-map": { file: "reverse-map.ts", sources: true },
+	"kv-events": { file: "kv-events.ts", sources: true },
 };
 const DEFAULT = ["pull", "pull-nixl", "cache"];
 
