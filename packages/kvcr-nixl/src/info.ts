@@ -11,14 +11,29 @@ export interface TransportSurvey {
 	readonly rdmaDevices: readonly string[];
 }
 
-/** UCX transports over RDMA devices: the names and aliases that `UCX_TLS` may hold. */
-const RDMA_NAMES = [
-	...["rc", "rc_x", "rc_v", "rc_mlx5", "rc_verbs", "ud", "ud_x", "ud_v"],
-	...["ud_mlx5", "ud_verbs", "dc", "dc_x", "dc_mlx5", "ib", "srd"],
+/** UCX's transports over RDMA devices, and within one machine. */
+const RDMA = [
+	...["rc_verbs", "rc_mlx5", "ud_verbs", "ud_mlx5", "dc_mlx5", "srd"],
+	...["gga_mlx5", "rc_gda"],
 ];
-const SHARED_MEMORY_NAMES = [
-	...["sm", "shm", "mm", "sysv", "posix", "cma", "xpmem", "knem"],
-];
+const SHARED_MEMORY = ["posix", "sysv", "xpmem", "knem", "cma"];
+
+/** Other names that `UCX_TLS` may hold. */
+const ALIASES: ReadonlyMap<string, readonly string[]> = new Map([
+	["ib", RDMA],
+	["rc", ["rc_verbs", "rc_mlx5"]],
+	["rc_v", ["rc_verbs"]],
+	["rc_x", ["rc_mlx5"]],
+	["ud", ["ud_verbs", "ud_mlx5"]],
+	["ud_v", ["ud_verbs"]],
+	["ud_x", ["ud_mlx5"]],
+	["dc", ["dc_mlx5"]],
+	["dc_x", ["dc_mlx5"]],
+	["gga", ["gga_mlx5"]],
+	["sm", SHARED_MEMORY],
+	["shm", SHARED_MEMORY],
+	["mm", ["posix", "sysv", "xpmem"]],
+]);
 
 /** Looks at the machine. `sysfs` is where the kernel lists RDMA devices. */
 export function surveyTransports(
@@ -29,10 +44,10 @@ export function surveyTransports(
 		deviceAllowed(port, env.UCX_NET_DEVICES),
 	);
 	const allowed = transportFilter(env.UCX_TLS);
-	const rdma = rdmaDevices.length > 0 && RDMA_NAMES.some(allowed);
+	const rdma = rdmaDevices.length > 0 && RDMA.some(allowed);
 	const transports: string[] = [];
 	if (rdma) transports.push("rc");
-	if (SHARED_MEMORY_NAMES.some(allowed)) transports.push("sm");
+	if (SHARED_MEMORY.some(allowed)) transports.push("sm");
 	if (allowed("tcp")) transports.push("tcp");
 	if (allowed("self")) transports.push("self");
 	return { transports, rdma, rdmaDevices };
@@ -49,7 +64,8 @@ function transportFilter(
 		setting
 			.replace(/^\^/, "")
 			.split(",")
-			.map((name) => name.trim().replace(/:.*/, "").replace(/^\\/, "")),
+			.map((name) => name.trim().replace(/:.*/, "").replace(/^\\/, ""))
+			.flatMap((name) => [name, ...(ALIASES.get(name) ?? [])]),
 	);
 	if (names.has("all")) return () => !negative;
 	return (name) => names.has(name) !== negative;

@@ -4,6 +4,7 @@
  * `tag, 8-byte little-endian length, value, "|"` behind a header.
  */
 import { InvalidMetadataError } from "kvcr-core";
+import { lacksAddress, type Transport, transportsIn } from "./ucx-address.js";
 
 /** Largest blob accepted, in bytes. A region takes about 64 of them. */
 export const MAX_METADATA_BYTES = 16 << 20;
@@ -14,9 +15,6 @@ export const MAX_NAME_BYTES = 255;
 const HEADER = "nixlSerDes|";
 const LIST_HEADER = "nixlSDList|";
 const MAX_BACKENDS = 64;
-
-/** Formats of UCX's worker address: the low half of its first byte. */
-const LAST_ADDRESS_FORMAT = 1;
 
 /** The largest number NIXL has for a kind of memory. */
 const LAST_MEMORY_TYPE = 4;
@@ -31,11 +29,23 @@ const LAST_KEY_MEMORY_TYPE = 8;
 /** A worker address of UCX is shorter than this even with dozens of devices, and longer than nothing. */
 const CONNECTION_BYTES = { least: 16, most: 1 << 20 };
 
+/** What a metadata blob says, as far as it matters here. */
+export interface Metadata {
+	readonly name: string;
+	/** The ways to reach the agent. */
+	readonly transports: readonly Transport[];
+}
+
 /**
- * The agent name in a metadata blob.
+ * Takes a metadata blob apart.
+ * @param own the transports of the agent that is about to load it, where they are known
  * @throws InvalidMetadataError when the bytes are not a whole metadata blob.
  */
-export function agentNameOf(operation: string, metadata: unknown): string {
+export function readMetadata(
+	operation: string,
+	metadata: unknown,
+	own: readonly Transport[] = [],
+): Metadata {
 	const refuse = (reason: string): never => {
 		throw new InvalidMetadataError(operation, metadata, reason);
 	};
@@ -53,18 +63,24 @@ export function agentNameOf(operation: string, metadata: unknown): string {
 		);
 	const backends = reader.count("Conns");
 	if (backends > MAX_BACKENDS) return refuse(`it lists ${backends} backends`);
+	const transports: Transport[] = [];
 	for (let i = 0; i < backends; i += 1) {
 		reader.record("t");
 		const address = reader.record("c");
 		const { byteLength } = address;
-		// UCX ends the process over a format that it does not know.
-		if (((address[0] ?? 0) & 0x0f) > LAST_ADDRESS_FORMAT)
-			return refuse("a connection address is of an unknown format");
 		if (
 			byteLength < CONNECTION_BYTES.least ||
 			byteLength > CONNECTION_BYTES.most
 		)
 			return refuse(`a connection address has ${byteLength} bytes`);
+		// In its unified mode UCX packs something else in the place of a transport's attributes.
+		if (process.env.UCX_UNIFIED_MODE !== undefined) continue;
+		const found = transportsIn(address);
+		if (typeof found === "string")
+			return refuse(`a connection address ${found}`);
+		if (lacksAddress(found, own))
+			return refuse("a connection address leaves a transport's out");
+		transports.push(...found);
 	}
 	if (text(reader.record("")) !== "MemSection")
 		return refuse("it has no memory section");
@@ -91,13 +107,13 @@ export function agentNameOf(operation: string, metadata: unknown): string {
 		}
 	}
 	if (!reader.atEnd) return refuse("it goes on after its end");
-	return name;
+	return { name, transports };
 }
 
 /**
  * The same blob under another agent name. The name is only the local engine's key for the peer: what the peer sends
  * carries its own.
- * @param name the name that `agentNameOf` found
+ * @param name the name that `readMetadata` found
  */
 export function underName(
 	metadata: Uint8Array,

@@ -97,10 +97,10 @@ export function nativeBinding(): NativeBinding {
 		loaded = nodeGypBuild(packageFolder()) as NativeBinding;
 	} catch (error) {
 		throw new NativeAddonError(
-			error instanceof Error ? error.message : String(error),
-			{
-				cause: error,
-			},
+			(error instanceof Error ? error.message : String(error))
+				.replace(/\s+/g, " ")
+				.trim(),
+			{ cause: error },
 		);
 	}
 	return loaded;
@@ -108,9 +108,6 @@ export function nativeBinding(): NativeBinding {
 
 /** The folder of this package: sources and build output both lie one level below it. */
 function packageFolder(): string {
-	const here =
-		typeof __dirname === "string"
-			? __dirname
-			: dirname(fileURLToPath(import.meta.url));
-	return join(here, "..");
+	// Not __dirname, which in a program run with `node -e` is a global of another meaning.
+	return join(dirname(fileURLToPath(import.meta.url)), "..");
 }

@@ -7,8 +7,9 @@ import {
 	type RemoteAgent,
 	RemoteBusyError,
 } from "kvcr-core";
-import { agentNameOf, underName } from "./metadata.js";
+import { readMetadata, underName } from "./metadata.js";
 import type { NativeAgent } from "./native.js";
+import type { Transport } from "./ucx-address.js";
 
 /** Most regions of one peer. */
 const MAX_REGIONS = 4096;
@@ -56,6 +57,7 @@ export class Remotes {
 	readonly #refused = new Set<string>();
 	readonly #byName = new Map<string, Loaded>();
 	#nextId = 1;
+	#own: readonly Transport[] | undefined;
 
 	constructor(native: NativeAgent, ownName: string) {
 		this.#native = native;
@@ -71,7 +73,7 @@ export class Remotes {
 		metadata: Uint8Array,
 		descriptors: readonly RegionDescriptor[],
 	): NixlRemote {
-		const name = agentNameOf(operation, metadata);
+		const { name } = readMetadata(operation, metadata, this.#ownTransports());
 		const regions = checkDescriptors(operation, metadata, descriptors);
 		const former = this.#byName.get(name);
 		if (former !== undefined && former.remote.inFlight > 0)
@@ -109,6 +111,14 @@ export class Remotes {
 		if (former !== undefined) former.remote.stale = true;
 		this.#byName.set(name, { remote, metadata: Buffer.from(metadata), alias });
 		return remote;
+	}
+
+	#ownTransports(): readonly Transport[] {
+		this.#own ??= readMetadata(
+			"TransferAgent.localMetadata",
+			this.#native.localMetadata(),
+		).transports;
+		return this.#own;
 	}
 
 	#remember(digest: string): void {

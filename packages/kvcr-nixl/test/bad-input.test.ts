@@ -1,7 +1,7 @@
 import type { MemoryRegion, RemoteAgent, TransferId } from "kvcr-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { NixlTransferAgent } from "../src/index.js";
-import { agentNameOf, underName } from "../src/metadata.js";
+import { readMetadata, underName } from "../src/metadata.js";
 import { createAgent, missingNixl, runChild } from "./helpers.js";
 import { oddities } from "./oddities.js";
 
@@ -54,9 +54,9 @@ describe.skipIf(missingNixl !== undefined)("bad input", () => {
 
 	it("reads the name of a peer, and can change it", () => {
 		const blob = b.localMetadata();
-		expect(agentNameOf("test", blob)).toBe(b.name);
+		expect(readMetadata("test", blob).name).toBe(b.name);
 		const renamed = underName(blob, b.name, "somebody");
-		expect(agentNameOf("test", renamed)).toBe("somebody");
+		expect(readMetadata("test", renamed).name).toBe("somebody");
 		expect(Buffer.from(underName(renamed, "somebody", b.name))).toEqual(blob);
 	});
 

@@ -41,11 +41,11 @@ describe("what an agent can use", () => {
 	it.each([
 		["tcp", false, ["tcp"]],
 		["rc,self", true, ["rc", "self"]],
-		[
-			"^ib,rc,ud,dc,rc_x,rc_v,ud_x,ud_v,dc_x,srd,rc_mlx5,rc_verbs,ud_mlx5,ud_verbs,dc_mlx5",
-			false,
-			["sm", "tcp", "self"],
-		],
+		["^ib", false, ["sm", "tcp", "self"]],
+		["^rc,ud_mlx5", true, ["rc", "sm", "tcp", "self"]],
+		["ud_x,shm", true, ["rc", "sm"]],
+		["^shm", true, ["rc", "tcp", "self"]],
+		["^mm,cma,knem", true, ["rc", "tcp", "self"]],
 		["all", true, ["rc", "sm", "tcp", "self"]],
 		["^tcp", true, ["rc", "sm", "self"]],
 	])("obeys UCX_TLS=%s", (setting, rdma, transports) => {
