@@ -4,7 +4,11 @@
  */
 import type { DeliverDestination, DepositBlock, Kvcr } from "./kvcr.js";
 import type { OperationResult } from "./owner/operations.js";
-import { ClosedError, type OpHandle } from "./ports/index.js";
+import {
+	ClosedError,
+	InvalidArgumentError,
+	type OpHandle,
+} from "./ports/index.js";
 
 /** Longest delay Node's timers take, in milliseconds. */
 const FOREVER_MS = 0x7fff_ffff;
@@ -14,26 +18,51 @@ interface Waiting {
 	reject(error: unknown): void;
 }
 
+/** A call of an iterator's `next` that has no completion yet. */
+interface Reading {
+	resolve(result: IteratorResult<OperationResult, undefined>): void;
+	reject(error: unknown): void;
+}
+
+const DONE = { done: true, value: undefined } as const;
+
 /** Options of an awaited call. */
 export interface AwaitOptions {
 	/** Aborts the operation, best effort; the promise still settles with its result. */
 	readonly signal?: AbortSignal;
 }
 
+/**
+ * Drives one instance: polls it on every wake-up, and turns its operations into promises. Ends with the instance, or at
+ * {@link KvcrDriver.stop}, which closes nothing.
+ */
 export class KvcrDriver {
 	readonly #kvcr: Kvcr;
 	readonly #stopListening: () => void;
 	readonly #waiting = new Map<OpHandle, Waiting>();
 	/** Completions nobody awaits, kept for the iterators. */
 	#unclaimed: OperationResult[] = [];
-	readonly #iterators = new Set<Waiting>();
+	readonly #readings = new Set<Reading>();
 	#scheduled = false;
 	#failure: unknown;
 	#stopped = false;
 	#alive: NodeJS.Timeout | undefined;
 
-	/** Starts at once. From now on only the driver may call `pollCompleted`. */
+	/**
+	 * Starts at once. From now on only the driver may call `pollCompleted`.
+	 * @throws InvalidArgumentError for anything but an instance.
+	 */
 	constructor(kvcr: Kvcr) {
+		if (
+			typeof kvcr?.onWake !== "function" ||
+			typeof kvcr.pollCompleted !== "function"
+		)
+			throw new InvalidArgumentError(
+				"new KvcrDriver",
+				"kvcr",
+				kvcr,
+				"a Kvcr instance",
+			);
 		this.#kvcr = kvcr;
 		this.#stopListening = kvcr.onWake(() => this.#schedule());
 		this.#schedule();
@@ -47,44 +76,58 @@ export class KvcrDriver {
 			readonly expectedLayout?: readonly string[];
 		} = {},
 	): Promise<OperationResult> {
-		return this.#await(() => this.#kvcr.fetch(keys, options), options.signal);
+		const signal = signalOf(options, "KvcrDriver.fetch");
+		return this.#await(() => this.#kvcr.fetch(keys, options), signal);
 	}
 
-	/** `Kvcr.deposit`, awaited. */
+	/** `Kvcr.deposit`, awaited. @throws what the call throws, or the error that ended progress (as rejection). */
 	async deposit(
 		blocks: Iterable<DepositBlock>,
 		options: AwaitOptions & { readonly noEvict?: boolean } = {},
 	): Promise<OperationResult> {
-		return this.#await(
-			() => this.#kvcr.deposit(blocks, options),
-			options.signal,
-		);
+		const signal = signalOf(options, "KvcrDriver.deposit");
+		return this.#await(() => this.#kvcr.deposit(blocks, options), signal);
 	}
 
-	/** `Kvcr.deliver`, awaited. */
+	/** `Kvcr.deliver`, awaited. @throws what the call throws, or the error that ended progress (as rejection). */
 	async deliver(
 		destinations: Iterable<DeliverDestination>,
 		options: AwaitOptions & { readonly requestId?: string } = {},
 	): Promise<OperationResult> {
-		return this.#await(
-			() => this.#kvcr.deliver(destinations, options),
-			options.signal,
-		);
+		const signal = signalOf(options, "KvcrDriver.deliver");
+		return this.#await(() => this.#kvcr.deliver(destinations, options), signal);
 	}
 
-	/** Completions of operations started on the instance itself. Ends when the driver stops. */
-	async *completions(): AsyncGenerator<OperationResult, void, undefined> {
-		for (;;) {
-			const next = this.#unclaimed.shift();
-			if (next !== undefined) yield next;
-			else if (this.#failure !== undefined) throw this.#failure;
-			else if (this.#stopped) return;
-			else {
-				const result = await this.#nextUnclaimed();
-				if (result === undefined) return;
-				yield result;
-			}
-		}
+	/**
+	 * Completions of operations started on the instance itself. Several iterators share them: each completion goes to one.
+	 * Ends when the driver stops or the instance was closed; `return` ends a waiting `next` too.
+	 * @throws The error that ended progress (as rejection of `next`).
+	 */
+	completions(): AsyncIterableIterator<OperationResult, undefined> {
+		const mine = new Set<Reading>();
+		let over = false;
+		const iterator: AsyncIterableIterator<OperationResult, undefined> = {
+			next: async () => {
+				if (over) return DONE;
+				const result = await this.#read(mine).catch((error: unknown) => {
+					over = true;
+					throw error;
+				});
+				over ||= result.done === true;
+				return result;
+			},
+			return: async () => {
+				over = true;
+				for (const reading of mine) {
+					this.#readings.delete(reading);
+					reading.resolve(DONE);
+				}
+				this.#keepAlive();
+				return DONE;
+			},
+			[Symbol.asyncIterator]: () => iterator,
+		};
+		return iterator;
 	}
 
 	/** Stops polling. Promises that are still open are rejected with `ClosedError`; the instance stays usable. */
@@ -93,19 +136,27 @@ export class KvcrDriver {
 		this.#stopped = true;
 		this.#stopListening();
 		this.#poll();
-		this.#rejectAll(new ClosedError("KvcrDriver.stop", "the driver"));
+		this.#end();
 	}
 
-	async #nextUnclaimed(): Promise<OperationResult | undefined> {
+	/** The next completion nobody awaits. `mine` holds the reading while it waits. */
+	async #read(
+		mine: Set<Reading>,
+	): Promise<IteratorResult<OperationResult, undefined>> {
+		const next = this.#unclaimed.shift();
+		if (next !== undefined) return { done: false, value: next };
+		if (this.#failure !== undefined) throw this.#failure;
+		if (this.#stopped) return DONE;
+		let reading: Reading | undefined;
 		try {
-			return await new Promise<OperationResult>((resolve, reject) => {
-				this.#iterators.add({ resolve, reject });
+			return await new Promise((resolve, reject) => {
+				reading = { resolve, reject };
+				mine.add(reading);
+				this.#readings.add(reading);
 				this.#keepAlive();
 			});
-		} catch (error) {
-			if (this.#failure === undefined && error instanceof ClosedError)
-				return undefined;
-			throw error;
+		} finally {
+			if (reading !== undefined) mine.delete(reading);
 		}
 	}
 
@@ -162,27 +213,36 @@ export class KvcrDriver {
 				waiting.resolve(result);
 				continue;
 			}
-			const [iterator] = this.#iterators;
-			if (iterator === undefined) this.#unclaimed.push(result);
+			const [reading] = this.#readings;
+			if (reading === undefined) this.#unclaimed.push(result);
 			else {
-				this.#iterators.delete(iterator);
-				iterator.resolve(result);
+				this.#readings.delete(reading);
+				reading.resolve({ done: false, value: result });
 			}
 		}
+		// Nothing comes from a closed instance any more, and whoever waits for it would keep the process alive.
+		if (this.#kvcr.closed) this.stop();
 		this.#keepAlive();
 	}
 
 	#rejectAll(error: unknown): void {
-		const all = [...this.#waiting.values(), ...this.#iterators];
+		const all = [...this.#waiting.values(), ...this.#readings];
 		this.#waiting.clear();
-		this.#iterators.clear();
-		for (const waiting of all) waiting.reject(error);
+		this.#readings.clear();
+		for (const one of all) one.reject(error);
 		this.#keepAlive();
+	}
+
+	/** Nothing will come any more, and nothing went wrong. */
+	#end(): void {
+		for (const reading of this.#readings) reading.resolve(DONE);
+		this.#readings.clear();
+		this.#rejectAll(new ClosedError("KvcrDriver.stop", "the driver"));
 	}
 
 	/** An unreferenced world (sockets and timers of an instance do not keep a process alive) must not end under an await. */
 	#keepAlive(): void {
-		const needed = this.#waiting.size > 0 || this.#iterators.size > 0;
+		const needed = this.#waiting.size > 0 || this.#readings.size > 0;
 		if (needed && this.#alive === undefined)
 			this.#alive = setTimeout(() => {}, FOREVER_MS);
 		else if (!needed && this.#alive !== undefined) {
@@ -190,4 +250,27 @@ export class KvcrDriver {
 			this.#alive = undefined;
 		}
 	}
+}
+
+/** Checked before anything is started: what is under way when a call throws has nobody to give its claims back. */
+function signalOf(
+	options: AwaitOptions,
+	operation: string,
+): AbortSignal | undefined {
+	if (typeof options !== "object" || options === null)
+		throw new InvalidArgumentError(operation, "options", options, "an object");
+	const { signal } = options;
+	if (
+		signal === undefined ||
+		(typeof signal === "object" &&
+			typeof signal?.aborted === "boolean" &&
+			typeof signal.addEventListener === "function")
+	)
+		return signal;
+	throw new InvalidArgumentError(
+		operation,
+		"options.signal",
+		signal,
+		"an AbortSignal",
+	);
 }

@@ -110,6 +110,7 @@ export class Kvcr {
 	readonly #settings: Settings;
 	readonly #defaultLayout: readonly string[] | undefined;
 	#closing: Promise<void> | undefined;
+	#closed = false;
 	/** Armed while a pin waits for the framework. */
 	#pinTimer: Timer | undefined;
 
@@ -144,6 +145,11 @@ export class Kvcr {
 	/** Endpoint peers reach this instance at; undefined without a channel. */
 	get endpoint(): string | undefined {
 		return this.#parts.channel.endpoint;
+	}
+
+	/** True once {@link close} has come to its end, whichever way: nothing more will happen. */
+	get closed(): boolean {
+		return this.#closed;
 	}
 
 	/**
@@ -194,6 +200,7 @@ export class Kvcr {
 		options: { readonly requestId?: string } = {},
 	): QueryResult[] {
 		this.#enter("Kvcr.query");
+		checkOptions(options, "Kvcr.query");
 		const adviceId = adviceOf(options.requestId, "Kvcr.query");
 		checkList(keys, "Kvcr.query", "keys", "an iterable of block keys");
 		const { cache, selector } = this.#parts;
@@ -223,6 +230,7 @@ export class Kvcr {
 		options: { readonly noEvict?: boolean } = {},
 	): OpHandle {
 		this.#enter("Kvcr.deposit");
+		checkOptions(options, "Kvcr.deposit");
 		const { noEvict = false } = options;
 		if (typeof noEvict !== "boolean")
 			throw new InvalidArgumentError(
@@ -275,6 +283,7 @@ export class Kvcr {
 		} = {},
 	): OpHandle {
 		this.#enter("Kvcr.fetch");
+		checkOptions(options, "Kvcr.fetch");
 		const refs = keyRefs(keys, "Kvcr.fetch", "keys");
 		const { expectedLayout: layout, requestId } = options;
 		const adviceId = adviceOf(requestId, "Kvcr.fetch");
@@ -318,6 +327,7 @@ export class Kvcr {
 		options: { readonly requestId?: string } = {},
 	): OpHandle {
 		this.#enter("Kvcr.deliver");
+		checkOptions(options, "Kvcr.deliver");
 		const adviceId = adviceOf(options.requestId, "Kvcr.deliver");
 		const { memory, operations, clock } = this.#parts;
 		const used = new Set<string>();
@@ -397,8 +407,9 @@ export class Kvcr {
 				"a bigint",
 			);
 		const wanted =
-			keys &&
-			new Set(keyRefs(keys, "Kvcr.abort", "keys").map((ref) => ref.text));
+			keys === undefined
+				? undefined
+				: new Set(keyRefs(keys, "Kvcr.abort", "keys").map((ref) => ref.text));
 		const operation = this.#parts.operations.get(handle);
 		const work = operation?.work;
 		if (operation === undefined || work === undefined) return false;
@@ -499,7 +510,10 @@ export class Kvcr {
 	close(): Promise<void> {
 		if (this.#closing === undefined) {
 			this.#pinTimer?.cancel();
-			this.#closing = closeAll(this.#parts, this.#settings);
+			this.#closing = closeAll(this.#parts, this.#settings).finally(() => {
+				this.#closed = true;
+				this.#parts.owner.wake();
+			});
 		}
 		return this.#closing;
 	}
@@ -517,12 +531,17 @@ export class Kvcr {
 		this.#parts.cache?.settle();
 	}
 
-	/** Runs the start of an operation; if that throws, nothing of the operation remains. */
+	/**
+	 * Runs the start of an operation; if that throws, nothing of the operation remains. The arguments were read by now, which
+	 * may have run code of the caller: that may have closed the instance.
+	 */
 	#begin(
 		operation: Parameters<Wiring["operations"]["withdraw"]>[0],
 		start: () => void,
 	): void {
 		try {
+			if (this.#closing !== undefined)
+				throw new ClosedError(`Kvcr.${operation.kind}`, "this Kvcr");
 			start();
 		} catch (error) {
 			this.#parts.operations.withdraw(operation);
@@ -673,6 +692,11 @@ function checkList(
 	)
 		return;
 	throw new InvalidArgumentError(operation, argument, list, expected);
+}
+
+function checkOptions(options: unknown, operation: string): void {
+	if (typeof options === "object" && options !== null) return;
+	throw new InvalidArgumentError(operation, "options", options, "an object");
 }
 
 function adviceOf(requestId: string | undefined, operation: string) {

@@ -104,6 +104,33 @@ export interface Settings {
 	readonly integrity: "off" | "verify";
 }
 
+/** Longest delay that Node's timers take, in milliseconds: longer ones would fire at once. */
+const MAX_MS = 0x7fff_ffff;
+
+/** Ports that may be left out, with the methods they must have. */
+const OPTIONAL_PORTS = [
+	["channel", ["start", "send", "close"]],
+	["adapter", ["encode", "decode"]],
+	["pins", ["request", "pollResults", "cancel", "release"]],
+	[
+		"policy",
+		["decideIngest", "evictionScore", "decideEviction", "decideRecovery"],
+	],
+	["stats", ["increaseCounter", "observeHistogram"]],
+	["logger", ["debug", "info", "warn", "error"]],
+	["clock", ["now", "schedule"]],
+] as const satisfies readonly (readonly [
+	keyof KvcrOptions,
+	readonly string[],
+])[];
+
+/** Callbacks that may be left out. */
+const OPTIONAL_CALLBACKS = [
+	"inventorySink",
+	"capacityListener",
+	"onTransferReport",
+] as const satisfies readonly (keyof KvcrOptions)[];
+
 /** @throws InvalidArgumentError naming the first unusable setting. */
 export function readSettings(options: KvcrOptions): Settings {
 	if (typeof options !== "object" || options === null) {
@@ -115,18 +142,33 @@ export function readSettings(options: KvcrOptions): Settings {
 		);
 	}
 	requireMethods("agent", options.agent, ["createRegion", "write", "close"]);
-	if (options.channel !== undefined)
-		requireMethods("channel", options.channel, ["start", "send", "close"]);
-	if (options.adapter !== undefined)
-		requireMethods("adapter", options.adapter, ["encode", "decode"]);
-	if (options.pins !== undefined)
-		requireMethods("pins", options.pins, [
-			"request",
-			"pollResults",
-			"cancel",
-			"release",
-		]);
+	for (const [argument, methods] of OPTIONAL_PORTS)
+		if (options[argument] !== undefined)
+			requireMethods(argument, options[argument], methods);
+	for (const argument of OPTIONAL_CALLBACKS)
+		if (
+			options[argument] !== undefined &&
+			typeof options[argument] !== "function"
+		)
+			throw new InvalidArgumentError(
+				"Kvcr.create",
+				argument,
+				options[argument],
+				"a function",
+			);
 	checkPools(options.pools);
+	checkRegions(options.frameworkRegions ?? []);
+	boolean("exclusiveEndpoint", options.exclusiveEndpoint, false);
+	atMost(
+		"inventoryReportIntervalMs",
+		options.inventoryReportIntervalMs,
+		MAX_MS,
+	);
+	atMost(
+		"capacityLowWatermarkPercent",
+		options.capacityLowWatermarkPercent,
+		100,
+	);
 	const operationTimeoutMs = positive(
 		"operationTimeoutMs",
 		options.operationTimeoutMs,
@@ -147,6 +189,13 @@ export function readSettings(options: KvcrOptions): Settings {
 		);
 	}
 	const limits = options.limits ?? {};
+	if (typeof limits !== "object")
+		throw new InvalidArgumentError(
+			"Kvcr.create",
+			"limits",
+			limits,
+			"an object",
+		);
 	return {
 		operationTimeoutMs,
 		abandonTimeoutMs,
@@ -156,19 +205,19 @@ export function readSettings(options: KvcrOptions): Settings {
 			100,
 		),
 		closeTimeoutMs: positive("closeTimeoutMs", options.closeTimeoutMs, 2000),
-		maxPeers: positive("limits.maxPeers", limits.maxPeers, 10_240),
-		maxWritesPerPeer: positive(
+		maxPeers: count("limits.maxPeers", limits.maxPeers, 10_240),
+		maxWritesPerPeer: count(
 			"limits.maxWritesPerPeer",
 			limits.maxWritesPerPeer,
 			1024,
 		),
-		maxMetadataBytes: positive(
+		maxMetadataBytes: count(
 			"limits.maxMetadataBytes",
 			limits.maxMetadataBytes,
 			262_144,
 		),
 		idlePeerMs: positive("limits.idlePeerMs", limits.idlePeerMs, 600_000),
-		eagerConnect: options.eagerConnect ?? true,
+		eagerConnect: boolean("eagerConnect", options.eagerConnect, true),
 		integrity: integrityOf(options.integrity),
 	};
 }
@@ -237,20 +286,86 @@ function checkPools(pools: readonly PoolOptions[]): void {
 	}
 }
 
+/** Shapes of regions and that no two share a label; whether a label has a pool is found out when pieces name it. */
+function checkRegions(regions: readonly MemoryRegion[]): void {
+	if (!Array.isArray(regions))
+		throw new InvalidArgumentError(
+			"Kvcr.create",
+			"frameworkRegions",
+			regions,
+			"an array of regions",
+		);
+	const labels = new Set<string>();
+	for (const [index, region] of (
+		regions as readonly MemoryRegion[]
+	).entries()) {
+		const at = `frameworkRegions[${index}]`;
+		requireMethods(at, region, ["element", "release"]);
+		const { label } = region;
+		if (typeof label !== "string" || labels.has(label))
+			throw new InvalidArgumentError(
+				"Kvcr.create",
+				`${at}.label`,
+				label,
+				"a string, unique among the regions",
+			);
+		labels.add(label);
+	}
+}
+
 function positive(
 	argument: string,
 	value: number | undefined,
 	fallback: number,
 ): number {
 	if (value === undefined) return fallback;
-	if (typeof value === "number" && Number.isFinite(value) && value > 0)
-		return value;
+	if (typeof value === "number" && value > 0 && value <= MAX_MS) return value;
 	throw new InvalidArgumentError(
 		"Kvcr.create",
 		argument,
 		value,
-		"a positive finite number",
+		`a positive number of milliseconds, at most ${MAX_MS}`,
 	);
+}
+
+function count(
+	argument: string,
+	value: number | undefined,
+	fallback: number,
+): number {
+	if (value === undefined) return fallback;
+	if (Number.isSafeInteger(value) && value > 0) return value;
+	throw new InvalidArgumentError(
+		"Kvcr.create",
+		argument,
+		value,
+		"a positive integer",
+	);
+}
+
+function atMost(
+	argument: string,
+	value: number | undefined,
+	most: number,
+): void {
+	if (value === undefined) return;
+	if (typeof value === "number" && value >= 0 && value <= most) return;
+	throw new InvalidArgumentError(
+		"Kvcr.create",
+		argument,
+		value,
+		`a number from 0 to ${most}`,
+	);
+}
+
+function boolean(
+	argument: string,
+	value: boolean | undefined,
+	fallback: boolean,
+): boolean {
+	if (value === undefined || typeof value === "boolean")
+		return value ?? fallback;
+	throw new InvalidArgumentError("Kvcr.create", argument, value, "a boolean");
 }
 
 function requireMethods(
@@ -260,7 +375,7 @@ function requireMethods(
 ): void {
 	const object = value as Record<string, unknown> | null | undefined;
 	if (
-		typeof object === "object" &&
+		(typeof object === "object" || typeof object === "function") &&
 		object !== null &&
 		methods.every((name) => typeof object[name] === "function")
 	)

@@ -107,6 +107,55 @@ describe("the driver", () => {
 		expect(target.kvcr.stats().operations.open).toBe(0);
 	});
 
+	it("ends with its instance: whoever reads completions is not left waiting, and the process ends", async () => {
+		const idle = aliveTimers();
+		const pending = driver.completions().next();
+		const looping = (async () => {
+			for await (const { handle } of driver.completions()) void handle;
+		})();
+		await run();
+		expect(aliveTimers()).toBe(idle + 1);
+		const closing = target.kvcr.close();
+		await cluster.clock.advanceAsync(5_000);
+		await closing;
+		expect(await pending).toEqual({ done: true, value: undefined });
+		await looping;
+		expect(target.kvcr.closed).toBe(true);
+		expect(aliveTimers()).toBe(idle);
+		const late = new KvcrDriver(target.kvcr);
+		expect(await late.completions().next()).toMatchObject({ done: true });
+		await expect(late.fetch([A])).rejects.toBeInstanceOf(ClosedError);
+	});
+
+	it("ends a waiting iterator by its return, and gives the next completion to another", async () => {
+		const first = driver.completions();
+		const second = driver.completions();
+		const waiting = [first.next(), second.next()];
+		await run();
+		expect(await first.return?.()).toEqual({ done: true, value: undefined });
+		expect(await waiting[0]).toEqual({ done: true, value: undefined });
+		expect(await first.next()).toEqual({ done: true, value: undefined });
+		const handle = target.kvcr.fetch([key(8n)]);
+		await run();
+		expect(await waiting[1]).toMatchObject({ value: { handle } });
+	});
+
+	it.each([
+		["options", null],
+		["options.signal", { signal: null }],
+		["options.signal", { signal: {} }],
+		["options.signal", { signal: "now" }],
+	])("starts nothing when %s are unusable (%j)", async (argument, options) => {
+		cluster.deposit(target, B);
+		await expect(driver.fetch([B], options as never)).rejects.toMatchObject({
+			code: "ERR_KVCR_INVALID_ARGUMENT",
+			argument,
+		});
+		await run();
+		expect(target.kvcr.stats().cache?.claims).toBe(0);
+		expect(target.kvcr.stats().operations.open).toBe(0);
+	});
+
 	it("aborts by signal: the promise settles with what became of the operation", async () => {
 		advise(1n);
 		const controller = new AbortController();

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Kvcr, KvcrError, type KvcrOptions } from "../src/index.js";
+import { Kvcr, KvcrDriver, KvcrError, type KvcrOptions } from "../src/index.js";
 import {
 	Cluster,
 	content,
@@ -187,6 +187,26 @@ const cases: readonly (readonly [
 		() => peer.kvcr.discardHint(wrong(undefined)),
 	],
 	["onWake: no function", "listener", () => peer.kvcr.onWake(wrong(undefined))],
+	...([null, 7, "r"] as const).flatMap((options) =>
+		(["query", "deposit", "fetch", "deliver"] as const).map(
+			(name) =>
+				[
+					`${name}: options that are ${options}`,
+					"options",
+					() =>
+						(peer.kvcr[name] as (list: unknown, options: unknown) => unknown)(
+							[],
+							options,
+						),
+				] as const,
+		),
+	),
+	[
+		"new KvcrDriver: no instance",
+		"kvcr",
+		() => new KvcrDriver(wrong(undefined)),
+	],
+	["new KvcrDriver: some object", "kvcr", () => new KvcrDriver(wrong({}))],
 ];
 
 let foreign: unknown;
@@ -213,6 +233,40 @@ describe("misuse is a typed error that names the argument, before any state chan
 		expect(state()).toBe(before);
 		cluster.settle();
 		expect(peer.results).toEqual([]);
+	});
+
+	it("a value that cannot even be looked at is named all the same", () => {
+		const hostile = new Proxy(
+			{},
+			{
+				get: () => {
+					throw new RangeError("do not touch");
+				},
+				getOwnPropertyDescriptor: () => {
+					throw new RangeError("do not look");
+				},
+			},
+		);
+		expect(() => peer.kvcr.release([wrong(hostile)])).toThrow(
+			expect.objectContaining({ code: "ERR_KVCR_INVALID_ARGUMENT" }),
+		);
+		expect(() => peer.kvcr.submitHint(hostile)).toThrow(
+			expect.objectContaining({ code: "ERR_KVCR_INVALID_HINT" }),
+		);
+	});
+
+	it("a list that closes the instance while it is read starts nothing", async () => {
+		let closing: Promise<void> | undefined;
+		function* blocks() {
+			yield { key: A, pieces: [{ label: "kv", bytes }] };
+			closing = peer.kvcr.close();
+		}
+		expect(() => peer.kvcr.deposit(blocks())).toThrow(
+			expect.objectContaining({ code: "ERR_KVCR_CLOSED" }),
+		);
+		await cluster.clock.advanceAsync(5_000);
+		await closing;
+		expect(peer.kvcr.stats().operations.open).toBe(0);
 	});
 
 	it("a released region is refused", async () => {
@@ -273,6 +327,35 @@ describe("settings that cannot work are refused before anything is started", () 
 		["operationTimeoutMs", { operationTimeoutMs: Number.NaN }],
 		["abandonTimeoutMs", { operationTimeoutMs: 10, abandonTimeoutMs: 5 }],
 		["limits.maxPeers", { limits: { maxPeers: 0 } }],
+		["limits.maxWritesPerPeer", { limits: { maxWritesPerPeer: 1.5 } }],
+		["limits", { limits: 7 }],
+		["closeTimeoutMs", { closeTimeoutMs: 2 ** 31 }],
+		["inventoryReportIntervalMs", { inventoryReportIntervalMs: -1 }],
+		["capacityLowWatermarkPercent", { capacityLowWatermarkPercent: 101 }],
+		["eagerConnect", { eagerConnect: "no" }],
+		["exclusiveEndpoint", { exclusiveEndpoint: 1 }],
+		["inventorySink", { inventorySink: {} }],
+		["capacityListener", { capacityListener: 0 }],
+		["onTransferReport", { onTransferReport: "log" }],
+		["policy", { policy: { decideIngest: () => "keep" } }],
+		["stats", { stats: {} }],
+		["logger", { logger: { warn: () => {} } }],
+		["clock", { clock: { now: () => 0 } }],
+		["channel", { channel: null }],
+		["adapter", { adapter: {} }],
+		["pins", { pins: {} }],
+		["frameworkRegions", { frameworkRegions: {} }],
+		["frameworkRegions[0]", { frameworkRegions: [null] }],
+		[
+			"frameworkRegions[1].label",
+			{
+				frameworkRegions: [0, 1].map(() => ({
+					label: "kv",
+					element: () => new Uint8Array(8),
+					release: () => {},
+				})),
+			},
+		],
 	])("%s", async (argument, settings) => {
 		const agent = cluster.fabric.agent("fresh");
 		const options = {

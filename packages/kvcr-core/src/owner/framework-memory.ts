@@ -17,27 +17,15 @@ export class FrameworkMemory {
 	readonly agentName: string;
 
 	/**
+	 * @param regions With labels that are unique.
 	 * @param slotBytes Slot size by pool name.
-	 * @throws InvalidArgumentError when two regions share a label.
 	 */
 	constructor(
 		regions: readonly MemoryRegion[],
 		slotBytes: ReadonlyMap<string, number>,
 		agentName: string,
 	) {
-		const byLabel = new Map<string, MemoryRegion>();
-		for (const [index, region] of regions.entries()) {
-			if (byLabel.has(region.label)) {
-				throw new InvalidArgumentError(
-					"Kvcr.create",
-					`frameworkRegions[${index}].label`,
-					region.label,
-					"unique",
-				);
-			}
-			byLabel.set(region.label, region);
-		}
-		this.regions = byLabel;
+		this.regions = new Map(regions.map((region) => [region.label, region]));
 		this.#slotBytes = slotBytes;
 		this.agentName = agentName;
 	}

@@ -27,9 +27,18 @@ export function showValue(value: unknown): string {
 			);
 		} else text = String(value);
 	} catch {
-		text = Object.prototype.toString.call(value);
+		text = tagOf(value);
 	}
 	return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
+}
+
+/** A value that cannot be written out: not even its tag can be asked for when it is a hostile proxy. */
+function tagOf(value: unknown): string {
+	try {
+		return Object.prototype.toString.call(value);
+	} catch {
+		return `an unreadable ${typeof value}`;
+	}
 }
 
 /** Base of every error this project throws on purpose. `code` is stable across releases. */
