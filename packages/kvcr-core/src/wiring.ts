@@ -138,8 +138,17 @@ export function wire(
 	const expectTraffic = () => health.require(() => agent.expectTraffic());
 	const report = (error: TransferError) => {
 		telemetry.resilience(error);
-		if (options.onTransferReport !== undefined) options.onTransferReport(error);
-		else if (error.state === "uncertain")
+		if (options.onTransferReport !== undefined) {
+			try {
+				options.onTransferReport(error);
+			} catch (cause) {
+				telemetry.warnOnce(
+					"transfer-report",
+					{ error: cause },
+					"the listener for transfer reports failed",
+				);
+			}
+		} else if (error.state === "uncertain")
 			telemetry.logger.error({ error }, error.message);
 		else telemetry.logger.info({ error }, error.message);
 	};

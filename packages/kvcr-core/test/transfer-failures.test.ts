@@ -215,6 +215,30 @@ describe("the abandonment deadline", () => {
 		expect(target.kvcr.stats().transfers.pulls).toEqual({});
 	});
 
+	it("is reported to a listener that throws, and logged by a logger that throws, without harm to the transfer", async () => {
+		const fail = (): never => {
+			throw new Error("a listener out of order");
+		};
+		const logger = { debug: fail, info: fail, warn: fail, error: fail };
+		for (const onTransferReport of [fail, undefined]) {
+			target = await cluster.peer(`noisy ${onTransferReport}`, {
+				logger,
+				onTransferReport,
+			});
+			const handle = fetch(A);
+			wire.lose("write_probe", "write_probe_ack");
+			cluster.run(5_000);
+			expect(outcomesOf(target, handle)).toEqual(["timeout"]);
+			expect(quarantined(target)).toBe(1);
+			source.agent.writes.at(-1)?.confirmCancel();
+			wire.pass("write_probe", "write_probe_ack");
+			cluster.run(31_000, 1_000);
+			expect(quarantined(target)).toBe(0);
+			target.kvcr.discardHint("r");
+			expect(leftovers(target)).toEqual(NOTHING_LEFT);
+		}
+	});
+
 	it("counts from the start of the operation, also when admission had to wait for capacity", async () => {
 		const small = await cluster.peer("small", {
 			slots: 1,

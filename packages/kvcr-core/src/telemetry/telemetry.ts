@@ -46,6 +46,7 @@ export interface TransferEvent {
 
 /** Counts, logs and publishes. */
 export class Telemetry {
+	/** The logger it was given, which cannot throw here. */
 	readonly logger: Logger;
 	readonly #stats: TelemetryStats | undefined;
 	readonly #counters = new Map<string, number>();
@@ -63,7 +64,12 @@ export class Telemetry {
 		stats: TelemetryStats | undefined,
 	) {
 		this.#instance = instance;
-		this.logger = logger;
+		this.logger = {
+			debug: (fields, text) => this.#guard(() => logger.debug(fields, text)),
+			info: (fields, text) => this.#guard(() => logger.info(fields, text)),
+			warn: (fields, text) => this.#guard(() => logger.warn(fields, text)),
+			error: (fields, text) => this.#guard(() => logger.error(fields, text)),
+		};
 		this.#stats = stats;
 	}
 
@@ -94,11 +100,10 @@ export class Telemetry {
 
 	/** Warns once per kind for the life of the instance; later occurrences are logged at debug level. */
 	warnOnce(kind: string, fields: object, message: string): void {
-		if (this.#warned.has(kind))
-			this.#guard(() => this.logger.debug(fields, message));
+		if (this.#warned.has(kind)) this.logger.debug(fields, message);
 		else {
 			this.#warned.add(kind);
-			this.#guard(() => this.logger.warn(fields, message));
+			this.logger.warn(fields, message);
 		}
 	}
 
