@@ -9,7 +9,7 @@ import {
 	startsPlacement,
 	stringifyKvHint,
 } from "../src/hints/index.js";
-import { InvalidHintError } from "../src/ports/index.js";
+import { InvalidHintError, KvcrError } from "../src/ports/index.js";
 import { uint64 } from "./protocol-arbitraries.js";
 
 const withRequest = { requestId: "r1" };
@@ -454,5 +454,27 @@ describe("composeKvHint", () => {
 			InvalidHintError,
 		);
 		expect(() => composeKvHint({ actions: [] })).toThrow(InvalidHintError);
+	});
+
+	it.each([
+		[undefined, "options"],
+		[7, "options"],
+		[{}, "block_hashes"],
+		[{ source: "a", hashes: 7 }, "block_hashes"],
+		[{ source: "a", hashes: {} }, "block_hashes"],
+		[{ actions: 7 }, "actions"],
+		[{ actions: [null] }, "actions[0]"],
+		[{ actions: [{ hashes: [1n] }, {}] }, "actions[1].payload.block_hashes"],
+		[{ source: "a", hashes: [1n], messageId: 7 }, "message_id"],
+		[{ source: "a", hashes: [1n], mode: "steal" }, "mode"],
+	])("names what is wrong in options no. %#", (options, argument) => {
+		let error: unknown;
+		try {
+			composeKvHint(options as never);
+		} catch (thrown) {
+			error = thrown;
+		}
+		expect(error).toBeInstanceOf(KvcrError);
+		expect((error as KvcrError).message).toContain(argument);
 	});
 });

@@ -143,6 +143,44 @@ describe("addresses", () => {
 	});
 });
 
+describe("misuse is a typed error", () => {
+	it.each([
+		["options", null],
+		["closeGraceMs", { closeGraceMs: 2 ** 31 }],
+		["greetingTimeoutMs", { greetingTimeoutMs: "soon" }],
+		["maxPeers", { maxPeers: 0 }],
+		["clock", { clock: {} }],
+	])("of create: %s", async (argument, options) => {
+		await expect(
+			PortableTransferAgent.create(options as never),
+		).rejects.toMatchObject({ code: "ERR_KVCR_INVALID_ARGUMENT", argument });
+	});
+
+	it.each([null, undefined, 7])(
+		"of createRegion and write: %s",
+		async (value) => {
+			const agent = await PortableTransferAgent.create();
+			try {
+				await expect(agent.createRegion(value as never)).rejects.toMatchObject({
+					code: "ERR_KVCR_INVALID_ARGUMENT",
+					argument: "spec",
+				});
+				const remote = agent.addRemote(agent.localMetadata(), []);
+				const notification = Uint8Array.of(1);
+				for (const [argument, request] of [
+					["request", value],
+					["pairs[0]", { remote, pairs: [value], notification }],
+				])
+					expect(() => agent.write(request as never)).toThrow(
+						expect.objectContaining({ argument }),
+					);
+			} finally {
+				await agent.close();
+			}
+		},
+	);
+});
+
 describe("memory", () => {
 	it("offers regions over 4 GiB and commits only what is touched", async () => {
 		const [writer, reader] = [await agentOf(), await agentOf()];

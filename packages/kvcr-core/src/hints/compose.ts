@@ -1,5 +1,6 @@
 /** Writing hint envelopes: for routers, tests and tools. */
 import { randomUUID } from "node:crypto";
+import { InvalidArgumentError, InvalidHintError } from "../ports/errors.js";
 import type { TransferMode } from "../protocol/index.js";
 import {
 	FETCH_ACTION_TYPE,
@@ -56,19 +57,31 @@ export interface KvHintEnvelope {
  * const hint = composeKvHint({ source: "tcp://10.0.0.7:17771", hashes: [13835058055282163712n, 42], scope: "independent" });
  * const text = stringifyKvHint(hint);
  * ```
- * @throws InvalidHintError naming the field and the value.
+ * @throws InvalidHintError naming the field and the value; InvalidArgumentError for options that are no object.
  */
 export function composeKvHint(options: ComposeHintOptions): KvHintEnvelope {
+	if (typeof options !== "object" || options === null)
+		throw new InvalidArgumentError(
+			"composeKvHint",
+			"options",
+			options,
+			"an object",
+		);
 	const fetches = "actions" in options ? options.actions : [options];
+	if (!Array.isArray(fetches))
+		throw new InvalidHintError("actions", fetches, "an array of actions");
 	const envelope: KvHintEnvelope = {
 		protocol_version: HINT_PROTOCOL_VERSION,
 		message_id: options.messageId ?? randomUUID(),
-		actions: fetches.map((fetch) => ({
-			action_id: fetch.actionId ?? randomUUID(),
-			action_type: FETCH_ACTION_TYPE,
-			action_version: FETCH_ACTION_VERSION,
-			payload: payloadOf(fetch),
-		})),
+		actions: (fetches as readonly ComposeFetchOptions[]).map((fetch, index) => {
+			const payload = payloadOf(fetch, `actions[${index}]`);
+			return {
+				action_id: fetch.actionId ?? randomUUID(),
+				action_type: FETCH_ACTION_TYPE,
+				action_version: FETCH_ACTION_VERSION,
+				payload,
+			};
+		}),
 	};
 	// Whether a request ID will come along is not known here: only an independent action surely needs a source.
 	parseHintEnvelope(envelope, { requestId: "" });
@@ -80,7 +93,23 @@ export function stringifyKvHint(envelope: object): string {
 	return stringify(envelope) ?? "null";
 }
 
-function payloadOf(fetch: ComposeFetchOptions): Record<string, unknown> {
+function payloadOf(
+	fetch: ComposeFetchOptions,
+	path: string,
+): Record<string, unknown> {
+	if (typeof fetch !== "object" || fetch === null)
+		throw new InvalidHintError(path, fetch, "an object");
+	const { hashes } = fetch as { readonly hashes?: unknown };
+	if (
+		typeof hashes !== "object" ||
+		hashes === null ||
+		!(Symbol.iterator in hashes)
+	)
+		throw new InvalidHintError(
+			`${path}.payload.block_hashes`,
+			hashes,
+			"an iterable of hashes",
+		);
 	const payload: Record<string, unknown> = {};
 	if (fetch.source !== undefined)
 		payload.source_control_endpoint = fetch.source;

@@ -18,6 +18,19 @@ export const MAX_NOTIFICATION_BYTES = 1 << 20;
 export const MAX_WRITE_PAIRS = 1 << 17;
 
 /**
+ * Checks that an argument can have fields at all.
+ * @throws InvalidArgumentError
+ */
+export function checkObject(
+	operation: string,
+	argument: string,
+	value: unknown,
+): void {
+	if (typeof value === "object" && value !== null) return;
+	throw new InvalidArgumentError(operation, argument, value, "an object");
+}
+
+/**
  * Checks everything about a write but its remote handle, so that a write that throws has moved no byte.
  * @param owns whether a region belongs to the calling agent
  * @throws InvalidArgumentError, ElementOutOfRangeError, RegionReleasedError
@@ -44,6 +57,7 @@ export function checkWrite(
 	checkPayload(operation, "notification", request.notification);
 	for (let i = 0; i < pairs.length; i += 1) {
 		const pair = pairs[i] as WriteRequest["pairs"][number];
+		checkObject(operation, `pairs[${i}]`, pair);
 		const { region } = pair;
 		// Released first: a released region belongs to nobody any more, and the caller should learn which of both it is.
 		if (region instanceof RegionMemory && region.released)

@@ -20,7 +20,12 @@ import type {
 	TransferId,
 	WriteRequest,
 } from "../ports/transfer-agent.js";
-import { checkCovered, checkPayload, checkWrite } from "./checks.js";
+import {
+	checkCovered,
+	checkObject,
+	checkPayload,
+	checkWrite,
+} from "./checks.js";
 import { checkAdvertisedHost, isPort } from "./host.js";
 import { Listener } from "./listener.js";
 import { Mailbox } from "./mailbox.js";
@@ -151,6 +156,7 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 		options: PortableAgentOptions = {},
 	): Promise<PortableTransferAgent> {
 		const operation = `${CLASS}.create`;
+		checkObject(operation, "options", options);
 		const name = options.name ?? uniqueName();
 		if (!isAgentName(name))
 			throw new InvalidArgumentError(
@@ -179,6 +185,13 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 		const closeGraceMs = positive(operation, options, "closeGraceMs", 500);
 		const maxPeers = positive(operation, options, "maxPeers", 1_024);
 		const clock = options.clock ?? systemClock;
+		if (typeof clock.now !== "function" || typeof clock.schedule !== "function")
+			throw new InvalidArgumentError(
+				operation,
+				"clock",
+				clock,
+				"an object with now, schedule",
+			);
 		const token = randomBytes(TOKEN_BYTES);
 		const mailbox = new Mailbox();
 		const regions = new Map<bigint, RegionMemory>();
@@ -282,6 +295,7 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 	}
 
 	write(request: WriteRequest): TransferId {
+		checkObject(`${CLASS}.write`, "request", request);
 		const remote = this.#current("write", request.remote);
 		checkWrite(
 			`${CLASS}.write`,
@@ -429,12 +443,13 @@ function positive(
 	fallback: number,
 ): number {
 	const value = options[argument] ?? fallback;
-	if (!Number.isFinite(value) || value <= 0)
+	// Node's timers take no longer delay: they would fire at once.
+	if (typeof value !== "number" || !(value > 0 && value <= 0x7fff_ffff))
 		throw new InvalidArgumentError(
 			operation,
 			argument,
 			value,
-			"a positive number",
+			"a positive number below 2^31",
 		);
 	return value;
 }

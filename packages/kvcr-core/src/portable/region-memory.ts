@@ -35,6 +35,8 @@ export interface RegionOwner {
  * @throws InvalidArgumentError
  */
 export function checkRegionSpec(operation: string, spec: RegionSpec): void {
+	if (typeof spec !== "object" || spec === null)
+		throw new InvalidArgumentError(operation, "spec", spec, "an object");
 	if (typeof spec.label !== "string" || spec.label.length > MAX_REGION_LABEL) {
 		throw new InvalidArgumentError(
 			operation,
