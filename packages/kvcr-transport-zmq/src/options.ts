@@ -62,6 +62,8 @@ const OPERATION = "new ZmqControlChannel";
  * @throws InvalidArgumentError, InvalidEndpointError
  */
 export function settingsOf(options: ZmqControlChannelOptions): ZmqSettings {
+	if (typeof options !== "object" || options === null)
+		throw new InvalidArgumentError(OPERATION, "options", options, "an object");
 	const host = options.host ?? "127.0.0.1";
 	if (typeof host !== "string" || !/^[A-Za-z0-9:._*-]{1,253}$/.test(host))
 		throw new InvalidArgumentError(
@@ -82,27 +84,28 @@ export function settingsOf(options: ZmqControlChannelOptions): ZmqSettings {
 			);
 		advertised = [{ host: host, port: 0 }];
 	} else {
-		const list = typeof given === "string" ? [given] : [...given];
-		if (list.length === 0)
+		const list: unknown = typeof given === "string" ? [given] : given;
+		if (!Array.isArray(list) || list.length === 0)
 			throw new InvalidArgumentError(
 				OPERATION,
 				"advertise",
 				given,
-				"at least one endpoint",
+				"an endpoint, or an array of at least one",
 			);
-		advertised = list.map((text) =>
+		advertised = list.map((text: unknown) =>
 			parseAdvertised(OPERATION, text, isWildcardHost),
 		);
 	}
 	const { curve } = options;
-	if (curve !== undefined) {
-		checkKey(OPERATION, "curve.publicKey", curve.publicKey);
-		checkKey(OPERATION, "curve.secretKey", curve.secretKey);
-		if (typeof curve.serverKey === "string")
-			checkKey(OPERATION, "curve.serverKey", curve.serverKey);
-		for (const [i, key] of curve.allow.entries())
-			checkKey(OPERATION, `curve.allow[${i}]`, key);
-	}
+	if (curve !== undefined) checkCurve(curve);
+	const clock = options.clock ?? systemClock;
+	if (typeof clock.now !== "function" || typeof clock.schedule !== "function")
+		throw new InvalidArgumentError(
+			OPERATION,
+			"clock",
+			clock,
+			"an object with now, schedule",
+		);
 	return {
 		host,
 		port,
@@ -119,8 +122,26 @@ export function settingsOf(options: ZmqControlChannelOptions): ZmqSettings {
 		peerIdleMs: integer(options, "peerIdleMs", 60_000, 1, 2 ** 31 - 1),
 		closeFlushMs: integer(options, "closeFlushMs", 50, 0, 10_000),
 		curve,
-		clock: options.clock ?? systemClock,
+		clock,
 	};
+}
+
+function checkCurve(curve: ZmqCurveOptions): void {
+	if (typeof curve !== "object" || curve === null)
+		throw new InvalidArgumentError(OPERATION, "curve", curve, "an object");
+	checkKey(OPERATION, "curve.publicKey", curve.publicKey);
+	checkKey(OPERATION, "curve.secretKey", curve.secretKey);
+	if (typeof curve.serverKey !== "function")
+		checkKey(OPERATION, "curve.serverKey", curve.serverKey);
+	if (!Array.isArray(curve.allow))
+		throw new InvalidArgumentError(
+			OPERATION,
+			"curve.allow",
+			curve.allow,
+			"an array of public keys",
+		);
+	for (const [i, key] of (curve.allow as readonly string[]).entries())
+		checkKey(OPERATION, `curve.allow[${i}]`, key);
 }
 
 function integer(

@@ -9,6 +9,7 @@ import {
 	type ControlChannel,
 	type ControlChannelStats,
 	type ControlReceiver,
+	InvalidArgumentError,
 	InvalidEndpointError,
 	MAX_CONTROL_MESSAGE_BYTES,
 } from "kvcr-core";
@@ -106,6 +107,13 @@ export class ZmqControlChannel implements ControlChannel {
 		this.#assertOpen(operation);
 		if (this.#state !== "new")
 			throw new AlreadyStartedError(operation, "the channel");
+		if (typeof receive !== "function")
+			throw new InvalidArgumentError(
+				operation,
+				"receive",
+				receive,
+				"a function",
+			);
 		this.#state = "starting";
 		const { host, port, advertised } = this.#settings;
 		closeAtExit.add(this.#abandon);
@@ -139,6 +147,7 @@ export class ZmqControlChannel implements ControlChannel {
 
 	send(endpoint: string, message: Uint8Array): boolean {
 		if (this.#state !== "started") return this.#refuse("closed");
+		if (!(message instanceof Uint8Array)) return this.#refuse("not_bytes");
 		if (message.byteLength > MAX_CONTROL_MESSAGE_BYTES)
 			return this.#refuse("too_large");
 		let sender: PeerSender;

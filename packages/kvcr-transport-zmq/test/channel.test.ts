@@ -143,6 +143,39 @@ describe("endpoints", () => {
 	});
 });
 
+describe("misuse", () => {
+	it.each([
+		["options", null],
+		["advertise", { advertise: 7 }],
+		["advertise", { advertise: [] }],
+		["curve", { curve: null }],
+		["curve.publicKey", { curve: {} }],
+		["maxQueuedMessages", { maxQueuedMessages: "many" }],
+		["clock", { clock: {} }],
+	])("of the constructor is a typed error: %s", (argument, options) => {
+		expect(() => new ZmqControlChannel(options as never)).toThrow(
+			expect.objectContaining({ code: "ERR_KVCR_INVALID_ARGUMENT", argument }),
+		);
+	});
+
+	it("starts with a receiver or not at all, and sends bytes or nothing", async () => {
+		const channel = new ZmqControlChannel();
+		ends.push(() => channel.close());
+		await expect(channel.start(undefined as never)).rejects.toMatchObject({
+			code: "ERR_KVCR_INVALID_ARGUMENT",
+		});
+		const got: Uint8Array[] = [];
+		await channel.start((message) => got.push(message));
+		const to = channel.endpoint as string;
+		for (const message of [undefined, null, "text", 7, {}, [1]])
+			expect(channel.send(to, message as never)).toBe(false);
+		expect(channel.send(to, Uint8Array.of(1))).toBe(true);
+		await until("the bytes", () => got.length > 0);
+		expect(got.map((one) => [...one])).toEqual([[1]]);
+		expect(channel.stats().refused).toEqual({ not_bytes: 6 });
+	});
+});
+
 describe("queues", () => {
 	it("delivers a burst of 10,000 messages, all of them, in order", async () => {
 		const [a, b] = [await open(), await open()];

@@ -56,6 +56,7 @@ export class MemoryChannel implements ControlChannel {
 		if (this.#state !== "started") return this.#refuse("closed");
 		if (typeof endpoint !== "string" || !endpoint.startsWith(PREFIX))
 			return this.#refuse("bad_endpoint");
+		if (!(message instanceof Uint8Array)) return this.#refuse("not_bytes");
 		if (message.byteLength > this.#network.maxMessageBytes)
 			return this.#refuse("too_large");
 		if (!this.#network.post(this.name, endpoint.slice(PREFIX.length), message))
