@@ -77,7 +77,18 @@ export const steps = [
 	{
 		...suite("e2e", "test-e2e", "test:e2e"),
 		after: ["build"],
-		timeoutMs: 300_000,
+		timeoutMs: 600_000,
+	},
+	{
+		...suite("e2e managers", "test-e2e", "test:managers"),
+		after: ["build"],
+		timeoutMs: 600_000,
+	},
+	{
+		...suite("e2e interop", "test-e2e", "test:interop"),
+		needs: ["nixl", "python-peer"],
+		after: ["build"],
+		timeoutMs: 600_000,
 	},
 ];
 
