@@ -69,9 +69,12 @@ export function slotBytes(label: string): number {
 	return POOLS.find((pool) => pool.name === label)?.slotBytes ?? 0;
 }
 
-/** What a hint that names a hash must lead to, given the blocks above. */
-export function expectedOutcome(hash: bigint): string {
+/** What a hint that names a hash may lead to, given the blocks above; the first is the usual one. */
+export function expectedOutcomes(hash: bigint): readonly string[] {
 	const candidates = SOURCE_BLOCKS.filter((one) => one.hash === hash);
-	if (candidates.length === 0) return "not_found";
-	return candidates.length === 1 ? "placed" : "ambiguous_hash";
+	if (candidates.length === 0) return ["not_found"];
+	// Of several actions that name a block, one places it; the others join in, or come later.
+	return candidates.length === 1
+		? ["placed", "already_resident"]
+		: ["ambiguous_hash"];
 }

@@ -2,67 +2,71 @@
  * `npm run demo [-- --hint FILE] [-- --agent nixl|portable]`: one worker pulls KV blocks from another because a hint says so.
  *
  * In a hint file `$SOURCE` stands for the control endpoint of the demo's source. The exit code is 0 only if every outcome is
- * the expected one, every byte is right and nothing is left over.
+ * the expected one, every byte is right and nothing is left over; 2 when the arguments or the hint cannot be used.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { chooseAgent } from "./agent.js";
+import { readArguments, UsageError } from "./arguments.js";
 
 /** Longest the whole demo may take, in milliseconds. */
 const LIMIT_MS = 60_000;
 
-const { values } = parseArgs({
-	options: { hint: { type: "string" }, agent: { type: "string" } },
-});
-if (
-	values.agent !== undefined &&
-	values.agent !== "nixl" &&
-	values.agent !== "portable"
-) {
-	throw new Error(
-		`--agent must be nixl or portable, got ${JSON.stringify(values.agent)}`,
-	);
-}
-const hintFile = values.hint ?? file("hint.json");
-const template = await readFile(hintFile, "utf8");
-const { kind, reason } = await chooseAgent(values.agent);
-console.log(
-	kind === "nixl"
-		? "running over NIXL"
-		: `running over the portable agent (TCP), not NIXL: ${reason}`,
-);
-
-const folder = await mkdtemp(join(tmpdir(), "kvcr-demo-"));
 const children: ChildProcess[] = [];
 const limit = setTimeout(() => {
 	console.error(`demo: not done after ${LIMIT_MS / 1000} s`);
-	for (const child of children) child.kill("SIGKILL");
+	killAll();
 }, LIMIT_MS);
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+	process.once(signal, () => {
+		killAll();
+		process.exit(1);
+	});
 try {
+	process.exitCode = await demo();
+} catch (error) {
+	if (!(error instanceof UsageError)) throw error;
+	console.error(error.message);
+	process.exitCode = 2;
+} finally {
+	clearTimeout(limit);
+	killAll();
+}
+
+/** @returns the exit code */
+async function demo(): Promise<number> {
+	const wanted = readArguments(process.argv.slice(2), file("hint.json"));
+	if ("help" in wanted) {
+		console.log(wanted.help);
+		return 0;
+	}
+	const { kind, reason } = await chooseAgent(wanted.agent);
+	console.log(
+		kind === "nixl"
+			? "running over NIXL"
+			: `running over the portable agent (TCP), not NIXL: ${reason}`,
+	);
 	const source = start("source.ts", [kind]);
-	const ready = (await firstMessage(source)) as {
-		endpoint: string;
-		blocks: number;
-	};
+	const ready = (await firstMessage(source)) as
+		| { endpoint: string; blocks: number }
+		| undefined;
+	if (ready === undefined) return (await exitCode(source)) || 1;
 	console.log(
 		`source: ${ready.blocks} blocks deposited, control channel ${ready.endpoint}`,
 	);
-	const resolved = join(folder, "hint.json");
-	await writeFile(resolved, template.replaceAll("$SOURCE", ready.endpoint));
-	const destination = start("destination.ts", [kind, resolved]);
+	const destination = start("destination.ts", [
+		...[kind, wanted.hintFile, ready.endpoint],
+	]);
 	const failed = await exitCode(destination);
-	source.send("stop");
-	process.exitCode = failed || (await exitCode(source));
-} finally {
-	clearTimeout(limit);
+	if (source.connected) source.send("stop");
+	return failed || (await exitCode(source));
+}
+
+function killAll(): void {
 	for (const child of children)
-		if (child.exitCode === null) child.kill("SIGKILL");
-	await rm(folder, { recursive: true, force: true });
+		if (child.exitCode === null && child.signalCode === null)
+			child.kill("SIGKILL");
 }
 
 function file(name: string): string {
@@ -75,12 +79,16 @@ function start(name: string, args: readonly string[]): ChildProcess {
 	return child;
 }
 
-/** The first message of a child. @throws when the child ends before. */
+/** The first message of a child; `undefined` when it ends before. */
 async function firstMessage(child: ChildProcess): Promise<unknown> {
 	const ended = new AbortController();
 	child.once("exit", () => ended.abort());
-	const [message] = await once(child, "message", { signal: ended.signal });
-	return message;
+	try {
+		const [message] = await once(child, "message", { signal: ended.signal });
+		return message;
+	} catch {
+		return undefined;
+	}
 }
 
 async function exitCode(child: ChildProcess): Promise<number> {

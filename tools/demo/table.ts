@@ -6,7 +6,10 @@ export function table(
 	rows: readonly (readonly string[])[],
 ): string {
 	const widths = head.map((title, at) =>
-		Math.max(title.length, ...rows.map((row) => row[at]?.length ?? 0)),
+		rows.reduce(
+			(width, row) => Math.max(width, row[at]?.length ?? 0),
+			title.length,
+		),
 	);
 	const line = (cells: readonly string[]): string =>
 		cells

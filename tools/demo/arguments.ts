@@ -1,0 +1,91 @@
+/** The demo's command line, checked before any process is started. */
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { InvalidHintError, parseHintEnvelope } from "kvcr-core";
+import type { AgentKind } from "./agent.js";
+
+const HELP = `npm run demo [-- --hint FILE] [-- --agent nixl|portable]
+
+Two processes: a source that deposits KV blocks, and a destination that pulls the blocks a hint names
+and compares every byte.
+
+  --hint FILE    the hint, as JSON; in it, $SOURCE stands for the control endpoint of the source.
+                 The default is tools/demo/hint.json. Its actions have scope "independent".
+  --agent KIND   nixl (RDMA) or portable (TCP); the default is nixl where it can be had.
+  --help         this text`;
+
+/** What the user gave cannot be used; the message is all there is to say. */
+export class UsageError extends Error {}
+
+/** What to do. */
+export type DemoArguments =
+	| { readonly help: string }
+	| { readonly hintFile: string; readonly agent: AgentKind | undefined };
+
+/**
+ * Reads arguments and looks into the hint file.
+ * @param defaultHint Path of the hint when none is given.
+ * @throws UsageError
+ */
+export function readArguments(
+	args: readonly string[],
+	defaultHint: string,
+): DemoArguments {
+	const { hint, agent, help } = parse(args);
+	if (help === true) return { help: HELP };
+	if (agent !== undefined && agent !== "nixl" && agent !== "portable")
+		throw new UsageError(
+			`demo: --agent must be nixl or portable, got ${JSON.stringify(agent)}`,
+		);
+	// npm runs scripts in the root of the package, and tells where the user was.
+	const hintFile =
+		hint === undefined
+			? defaultHint
+			: resolve(process.env.INIT_CWD ?? ".", hint);
+	readHint(hintFile, "demo:source");
+	return { hintFile, agent };
+}
+
+/**
+ * A hint file with the source's endpoint in it.
+ * @throws UsageError when it cannot be read, is no hint, or asks for nothing that the demo could show.
+ */
+export function readHint(path: string, sourceEndpoint: string): string {
+	let text: string;
+	try {
+		text = readFileSync(path, "utf8").replaceAll("$SOURCE", sourceEndpoint);
+	} catch (error) {
+		throw new UsageError(
+			`demo: the hint cannot be read: ${(error as Error).message}`,
+		);
+	}
+	try {
+		const { actions } = parseHintEnvelope(text, { requestId: "demo" });
+		if (!actions.some(({ scope }) => scope === "independent"))
+			throw new UsageError(
+				`demo: ${path} starts nothing by itself: no action has scope "independent"`,
+			);
+	} catch (error) {
+		if (!(error instanceof InvalidHintError)) throw error;
+		throw new UsageError(`demo: ${path} is no hint: ${error.message}`);
+	}
+	return text;
+}
+
+function parse(args: readonly string[]) {
+	try {
+		return parseArgs({
+			args: [...args],
+			options: {
+				hint: { type: "string" },
+				agent: { type: "string" },
+				help: { type: "boolean", short: "h" },
+			},
+		}).values;
+	} catch (error) {
+		throw new UsageError(
+			`demo: ${(error as Error).message.split(". ")[0]}\n\n${HELP}`,
+		);
+	}
+}
