@@ -211,7 +211,7 @@ const cases: readonly (readonly [
 
 let foreign: unknown;
 
-describe("misuse is a typed error that names the argument, before any state changes", () => {
+describe("misuse is answered by a typed error with the argument in it, and changes nothing", () => {
 	it.each(cases)("%s", async (_name, argument, call) => {
 		foreign = await peer.agent.createRegion({
 			label: "kv",

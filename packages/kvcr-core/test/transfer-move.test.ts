@@ -239,7 +239,7 @@ describe("move", () => {
 		}
 	});
 
-	it("to a destination that already holds the block transfers nothing, and the source keeps its copy", () => {
+	it("asks for nothing that its destination has already, and takes nothing from the source then", () => {
 		cluster.deposit(target, A);
 		const before = wire.of("start_write").length;
 		target.kvcr.submitHint(hint(source.endpoint, [1n], { mode: "move" }));

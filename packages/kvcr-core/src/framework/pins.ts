@@ -1,7 +1,7 @@
 /**
- * Pins on framework memory, shared between the operations that read through them. A key that is pinned already is reused, a
- * pin in the making is awaited, only the rest is requested. A pin is released once nobody reads through it, and
- * asked to be released until the framework accepts. Everything here runs in the owner's turn.
+ * Pins on framework memory, shared between the operations that read through them: a request asks the framework only for keys
+ * that no pin covers and no earlier request asks for. The last reader's end releases a pin, again and again until the
+ * framework takes it back. Everything here runs in the owner's turn.
  */
 import type { KeyRef } from "../owner/key-ref.js";
 import type {
