@@ -1,6 +1,6 @@
 /**
  * `npm run bench [-- NAME...] [-- --json FILE]`: runs benches one after the other, each in a process of its own, and prints their
- * tables. Without names: the pull benches and the cache bench. Fails when a bench fails or a target is missed.
+ * tables. Without names: the benches of transfers and of the cache. Fails when a bench fails or a target is missed.
  */
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -34,12 +34,17 @@ const BENCHES: Readonly<Record<string, Bench>> = {
 		missing: needsNixl,
 	},
 	flood: { file: "flood/main.ts" },
+	nixl: {
+		file: "../../packages/kvcr-nixl/bench/main.ts",
+		sources: true,
+		missing: needsNixl,
+	},
 	cache: { file: "cache.ts", sources: true },
 	policies: { file: "policies.ts", sources: true },
 	"reverse-map": { file: "reverse-map.ts", sources: true },
 	"kv-events": { file: "kv-events.ts", sources: true },
 };
-const DEFAULT = ["pull", "pull-nixl", "cache"];
+const DEFAULT = ["pull", "nixl", "pull-nixl", "cache"];
 
 const { values, positionals } = parseArgs({
 	allowPositionals: true,

@@ -1,19 +1,30 @@
 /**
  * JavaScript to JavaScript over NIXL, beside two processes that drive the same C library and do nothing else, in one
- * run. Prints a table; `--json` prints the same as JSON. `--quick` measures less.
+ * run. Prints a table; `--json FILE` also writes it. `--quick` measures less.
  */
 import { execFile, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { promisify } from "node:util";
+import { parseArgs, promisify } from "node:util";
+import {
+	type Figure,
+	judge,
+	printFigures,
+	writeFigures,
+} from "../../../tools/bench/lib/figures.js";
 import { nativeProgram } from "../scripts/build-program.mjs";
 import { libraryCandidates } from "../src/locate.js";
 import { Bench } from "./ping.js";
 import type { Figures } from "./shared.js";
 
 const run = promisify(execFile);
-const quick = process.argv.includes("--quick");
-const counts = quick
+const { values } = parseArgs({
+	options: {
+		quick: { type: "boolean", default: false },
+		json: { type: "string" },
+	},
+});
+const counts = values.quick
 	? { backToBack: 2_000, paused: 200, bulk: 10, idleMs: 2_000 }
 	: { backToBack: 10_000, paused: 1_000, bulk: 40, idleMs: 10_000 };
 
@@ -28,16 +39,6 @@ const program = nativeProgram("floor/floor");
 
 /** How often each section is measured. */
 const TURNS = 5;
-
-interface Row {
-	readonly what: string;
-	readonly raw: number;
-	readonly agent: number;
-	readonly target: string;
-	readonly met: boolean;
-	readonly detail: string;
-}
-const rows: Row[] = [];
 
 const bench = await Bench.start();
 /** Floor and agent take turns, so that whatever else the machine does meanwhile meets both. */
@@ -65,61 +66,55 @@ burner.kill("SIGKILL");
 const idle = await bench.idle(counts.idleMs);
 await bench.stop();
 
-ratio("64 KiB round trip, back to back", raw.backToBack, mine.backToBack, 2);
-ratio("64 KiB round trip, 2 ms pauses", raw.paused, mine.paused, 1.5);
-ratio("64 KiB round trip, third process busy", raw.backToBack, busy, 5);
-const bandwidth = raw.bulk.p50 / mine.bulk.p50;
-rows.push({
-	what: "64 x 1 MiB round trip",
-	raw: raw.bulk.p50,
-	agent: mine.bulk.p50,
-	target: ">= 95 % of raw bandwidth",
-	met: bandwidth >= 0.95,
-	detail: `${(bandwidth * 100).toFixed(0)} %, ${(64 / 1024 / (mine.bulk.p50 / 1e6)).toFixed(2)} GiB/s`,
-});
-const loopDelay = median(loopDelays);
-rows.push({
-	what: "event-loop delay p99 during 64 x 1 MiB",
-	raw: Number.NaN,
-	agent: loopDelay * 1000,
-	target: "<= 5 ms",
-	met: loopDelay <= 5,
-	detail: `${loopDelay.toFixed(2)} ms`,
-});
-rows.push({
-	what: `idle agent over ${counts.idleMs / 1000} s`,
-	raw: Number.NaN,
-	agent: Number.NaN,
-	target: "<= 1 % of a core",
-	met: idle <= 0.01,
-	detail: `${(idle * 100).toFixed(2)} %`,
-});
+const judged = [
+	...roundTrip("back to back", raw.backToBack, mine.backToBack, "<= 2"),
+	...roundTrip("2 ms pauses", raw.paused, mine.paused, "<= 1.5"),
+	...roundTrip("third process busy", raw.backToBack, busy, "<= 5"),
+	{
+		name: "nixl: 64 x 1 MiB and a notification back",
+		value: gibPerSecond(mine.bulk.p50),
+		unit: "GiB/s",
+		reference: { name: "raw", value: gibPerSecond(raw.bulk.p50) },
+		target: ">= 0.95",
+	} as const,
+	{
+		name: "nixl: event-loop delay during 64 x 1 MiB, p99",
+		value: median(loopDelays),
+		unit: "ms",
+		target: "<= 5",
+	} as const,
+	{
+		name: `nixl: idle agent over ${counts.idleMs / 1000} s`,
+		value: idle * 100,
+		unit: "% of a core",
+		target: "<= 1",
+	} as const,
+].map(judge);
+printFigures("One NIXL agent to another, two processes", judged);
+if (values.json !== undefined) writeFigures(values.json, judged);
 
-if (process.argv.includes("--json")) console.log(JSON.stringify({ rows }));
-else {
-	console.log("figure | raw p50 µs | agent p50 µs | target | result");
-	for (const row of rows)
-		console.log(
-			[
-				row.what,
-				show(row.raw),
-				show(row.agent),
-				row.target,
-				`${row.detail} ${row.met ? "met" : "MISSED"}`,
-			].join(" | "),
-		);
+/** A 64 KiB write with a notification, answered by a notification. */
+function roundTrip(
+	how: string,
+	base: Figures,
+	agent: Figures,
+	target: NonNullable<Figure["target"]>,
+): Figure[] {
+	const name = `nixl: 64 KiB round trip, ${how}`;
+	return [
+		{
+			name: `${name}, p50`,
+			value: agent.p50,
+			unit: "us",
+			reference: { name: "raw", value: base.p50 },
+			target,
+		},
+		{ name: `${name}, p99`, value: agent.p99, unit: "us" },
+	];
 }
 
-function ratio(what: string, base: Figures, agent: Figures, limit: number) {
-	const factor = agent.p50 / base.p50;
-	rows.push({
-		what,
-		raw: base.p50,
-		agent: agent.p50,
-		target: `<= ${limit} x raw`,
-		met: factor <= limit,
-		detail: `${factor.toFixed(2)} x, p99 ${show(agent.p99)} µs`,
-	});
+function gibPerSecond(micros: number): number {
+	return 64 / 1024 / (micros / 1e6);
 }
 
 /** The turn in the middle, section by section. */
@@ -138,10 +133,6 @@ function middle(side: "raw" | "mine") {
 function median(values: readonly number[]): number {
 	const sorted = [...values].sort((a, b) => a - b);
 	return sorted[sorted.length >> 1] ?? Number.NaN;
-}
-
-function show(micros: number): string {
-	return Number.isNaN(micros) ? "-" : micros.toFixed(1);
 }
 
 async function floor(section: string, count: number): Promise<Figures> {
