@@ -34,6 +34,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
 		missing: needsNixl,
 	},
 	flood: { file: "flood/main.ts" },
+	integrity: { file: "integrity/main.ts", sources: true },
 	nixl: {
 		file: "../../packages/kvcr-nixl/bench/main.ts",
 		sources: true,
