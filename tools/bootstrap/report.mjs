@@ -6,5 +6,5 @@
  */
 export function report(parts, print = console.log) {
 	for (const { name, status, detail } of parts)
-		print(`  ${status.padEnd(7)} ${name.padEnd(14)} ${detail}`);
+		print(`  ${status.padEnd(7)} ${name.padEnd(16)} ${detail}`);
 }
