@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { createConnection, type Socket } from "node:net";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
 	AckStatus,
 	FrameType,
@@ -11,12 +11,14 @@ import {
 	HELLO_MAGIC,
 	LINK_ID_BYTES,
 	RUN_BYTES,
+	WelcomeStatus,
 } from "../src/portable/frames.js";
 import {
 	type PortableAgentOptions,
 	PortableTransferAgent,
 } from "../src/portable/index.js";
 import { decodeMetadata } from "../src/portable/metadata.js";
+import { Sessions } from "../src/portable/sessions.js";
 import type {
 	MemoryRegion,
 	RegionDescriptor,
@@ -437,6 +439,44 @@ describe("the door", () => {
 		clock.advance(1_000);
 		await until("the end of all", () => open === 0);
 		expect(clock.pending).toBe(0);
+	});
+
+	it("does not forget links in use for links that come and go", () => {
+		const connection = () => ({
+			live: true,
+			end() {
+				this.live = false;
+			},
+		});
+		const sessions = new Sessions(2);
+		const used = connection();
+		const session = sessions.open("used", used);
+		for (let at = 0; at < 10_000; at += 1) {
+			const other = connection();
+			sessions.open(`other-${at}`, other);
+			other.end();
+		}
+		expect(used.live).toBe(true);
+		expect(sessions.open("used", connection())).toBe(session);
+		// The connection of before: one link has one connection.
+		expect(used.live).toBe(false);
+	});
+
+	it("remembers nothing of a link that it turns away", async () => {
+		const open = vi.spyOn(Sessions.prototype, "open");
+		ends.push(() => open.mockRestore());
+		const reader = await agentOf({ maxPeers: 1 });
+		const first = new RawWriter(reader);
+		await until("the welcome", () => first.frames().length === 1);
+		const second = new RawWriter(reader, Buffer.alloc(LINK_ID_BYTES, 2));
+		await until("the refusal", () => second.closed);
+		expect(second.frames()).toMatchObject([{ status: WelcomeStatus.busy }]);
+		expect(open).toHaveBeenCalledTimes(1);
+		// The first one is still served, and may come back although nobody else may come.
+		expect(first.closed).toBe(false);
+		const again = new RawWriter(reader);
+		await until("its return", () => again.frames().length === 1);
+		expect(again.frames()).toMatchObject([{ status: WelcomeStatus.ok }]);
 	});
 
 	it("takes no more peers than it was told to", async () => {

@@ -32,10 +32,11 @@ export class Listener implements InboundHost {
 	readonly #options: ListenerOptions;
 	readonly #server: Server;
 	readonly #connections = new Set<InboundConnection>();
-	readonly #sessions = new Sessions();
+	readonly #sessions: Sessions;
 
 	constructor(options: ListenerOptions) {
 		this.#options = options;
+		this.#sessions = new Sessions(options.maxPeers);
 		this.region = options.region;
 		this.notified = options.notified;
 		this.#server = createServer({ pauseOnConnect: true }, (socket) => {
@@ -78,11 +79,13 @@ export class Listener implements InboundHost {
 		connection: InboundConnection,
 	): Session | "unknownToken" | "busy" {
 		if (!timingSafeEqual(token, this.#options.token)) return "unknownToken";
-		const session = this.#sessions.open(linkId, () => connection.end());
+		// Before the count: a link that comes back takes the place of its former connection.
+		this.#sessions.endConnectionOf(linkId);
 		let known = 0;
 		for (const other of this.#connections)
 			if (other.live && !other.anonymous) known += 1;
-		return known < this.#options.maxPeers ? session : "busy";
+		if (known >= this.#options.maxPeers) return "busy";
+		return this.#sessions.open(linkId, connection);
 	}
 
 	/** For connections. */

@@ -1,13 +1,19 @@
 /** What a target remembers of each link, so that a writer which lost its connection can learn how far its writes came. */
 import { MAX_REMEMBERED_REFUSALS } from "./frames.js";
 
-/** Links remembered; the one that was idle longest is forgotten first. */
-const MAX_SESSIONS = 4_096;
+/** Links remembered at least; the one that was idle longest is forgotten first. */
+const MIN_SESSIONS = 4_096;
+
+/** The connection that serves a link. */
+export interface LinkConnection {
+	readonly live: boolean;
+	end(): void;
+}
 
 /** Memory of one link. */
 export class Session {
-	/** Ends the connection that serves the link now. */
-	endConnection: () => void = () => {};
+	/** The connection that serves the link now, or served it last. */
+	connection: LinkConnection | undefined;
 	#processed = 0;
 	readonly #refused: number[] = [];
 
@@ -33,20 +39,36 @@ export class Session {
 /** The links of one agent. */
 export class Sessions {
 	readonly #byLink = new Map<string, Session>();
+	readonly #most: number;
 
-	/** The session of a link, whose former connection is ended first. */
-	open(linkId: string, endConnection: () => void): Session {
+	/** @param maxPeers connections at a time: all of their links are remembered */
+	constructor(maxPeers: number) {
+		this.#most = Math.max(MIN_SESSIONS, maxPeers);
+	}
+
+	/** Ends the connection of a link that comes back. Nothing is remembered of a link that is not known. */
+	endConnectionOf(linkId: string): void {
+		this.#byLink.get(linkId)?.connection?.end();
+	}
+
+	/** The session of a link, served by `connection` from now on. */
+	open(linkId: string, connection: LinkConnection): Session {
+		this.endConnectionOf(linkId);
 		const session = this.#byLink.get(linkId) ?? new Session();
-		session.endConnection();
-		session.endConnection = endConnection;
+		session.connection = connection;
 		// A map keeps the order of insertion: the first entry is the one idle longest.
 		this.#byLink.delete(linkId);
 		this.#byLink.set(linkId, session);
-		if (this.#byLink.size > MAX_SESSIONS) {
-			const [oldest] = this.#byLink.keys();
-			this.#byLink.get(oldest as string)?.endConnection();
-			this.#byLink.delete(oldest as string);
-		}
+		if (this.#byLink.size > this.#most) this.#forgetOne();
 		return session;
+	}
+
+	/** Links that come and go must not push out one that is in use, or a single peer could cut off all others. */
+	#forgetOne(): void {
+		for (const [linkId, { connection }] of this.#byLink) {
+			if (connection?.live) continue;
+			this.#byLink.delete(linkId);
+			return;
+		}
 	}
 }
