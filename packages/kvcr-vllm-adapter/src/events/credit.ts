@@ -3,7 +3,7 @@
  * of, so that a block removed by one is still there for another, and a lost stream takes only its own with it.
  */
 
-import { TierLimitError } from "../errors.js";
+import { MapFullError, TierLimitError } from "../errors.js";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import type { TierMask } from "../reverse-map/tiers.js";
 import type { BlockEvent, BlockPlace, KvEvent } from "./decode.js";
@@ -14,9 +14,17 @@ export interface CreditStats {
 	removedBlocks: number;
 	/** `AllBlocksCleared` events. */
 	cleared: number;
-	/** Events dropped because all tiers of the map are taken. */
+	/** Stores dropped because all tiers of the map are taken, or the publisher has named too many places. */
 	tierLimit: number;
+	/** Stores dropped, wholly or in part, because the map is full. */
+	mapFull: number;
 }
+
+/**
+ * Places one publisher may speak of at a time: more than an engine and its tiers have, and few enough that an odd one does
+ * not take the tiers of all others.
+ */
+const MAX_PLACES = 8;
 
 /** See the comment at the top of this file. */
 export class PublisherCredit {
@@ -28,6 +36,7 @@ export class PublisherCredit {
 		removedBlocks: 0,
 		cleared: 0,
 		tierLimit: 0,
+		mapFull: 0,
 	};
 
 	constructor(map: ReverseHashMap, sweeper: Sweeper) {
@@ -39,12 +48,10 @@ export class PublisherCredit {
 		return { ...this.#stats };
 	}
 
-	/** Whether events were dropped because all tiers of the map are taken. */
-	get limited(): boolean {
-		return this.#stats.tierLimit > 0;
-	}
-
-	/** Applies events in order. */
+	/**
+	 * Applies events in order. A store for which there is no room costs itself alone: what comes after it, removals above
+	 * all, counts.
+	 */
 	apply(events: readonly KvEvent[]): void {
 		for (const event of events) {
 			switch (event.kind) {
@@ -75,9 +82,18 @@ export class PublisherCredit {
 	#stored({ hashes, group, place }: BlockEvent): void {
 		const tier = this.#tierOf(place);
 		if (tier === 0) return;
-		this.#stats.storedBlocks += hashes.length;
-		for (const hash of hashes)
-			this.#map.addHash(hash, 0, hash.length, group, tier);
+		let stored = 0;
+		try {
+			for (; stored < hashes.length; stored++) {
+				const hash = hashes[stored] as Uint8Array;
+				this.#map.addHash(hash, 0, hash.length, group, tier);
+			}
+		} catch (error) {
+			if (!(error instanceof MapFullError)) throw error;
+			this.#stats.mapFull++;
+		} finally {
+			this.#stats.storedBlocks += stored;
+		}
 	}
 
 	#removed({ hashes, group, place }: BlockEvent): void {
@@ -93,6 +109,10 @@ export class PublisherCredit {
 		const name = nameOf(place);
 		const known = this.#tiers.get(name);
 		if (known !== undefined) return known;
+		if (this.#tiers.size >= MAX_PLACES) {
+			this.#stats.tierLimit++;
+			return 0;
+		}
 		try {
 			const tier = this.#map.reserveTier();
 			this.#tiers.set(name, tier);

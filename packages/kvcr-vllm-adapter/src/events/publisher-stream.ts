@@ -26,7 +26,8 @@ export type DropReason =
 	| "too_many_ranks"
 	| "unknown_tag"
 	| "invalid_event"
-	| "integer_hashes";
+	| "integer_hashes"
+	| "not_applied";
 
 /** Counters of one endpoint, all its ranks together. */
 export interface PublisherStats extends CreditStats, SequencerStats {
@@ -79,6 +80,7 @@ export class PublisherStream {
 		unknown_tag: 0,
 		invalid_event: 0,
 		integer_hashes: 0,
+		not_applied: 0,
 	};
 	readonly #clears: Record<ClearReason | "integer_hashes", number> = {
 		gap_not_replayable: 0,
@@ -125,6 +127,7 @@ export class PublisherStream {
 			removedBlocks: 0,
 			cleared: 0,
 			tierLimit: 0,
+			mapFull: 0,
 			gaps: 0,
 			replays: 0,
 			recovered: 0,
@@ -164,7 +167,8 @@ export class PublisherStream {
 		try {
 			const batch = decodeEventBatch(payload);
 			this.#batches++;
-			return { seq: Number(seq), ts: batch.ts, bytes: payload.length, batch };
+			const bytes = payload.length + objectBytes(batch);
+			return { seq: Number(seq), ts: batch.ts, bytes, batch };
 		} catch (error) {
 			if (!(error instanceof MalformedEventsError)) throw error;
 			return this.#drop("malformed", { seq, reason: error.message });
@@ -192,21 +196,41 @@ export class PublisherStream {
 		return made;
 	}
 
+	/** Must not throw: the sequencer counts a batch as done, and would stop in the middle of a recovery. */
 	#apply(batch: KvEventBatch, credit: PublisherCredit): void {
 		if (batch.unknownTags > 0) this.#drop("unknown_tag", {}, batch.unknownTags);
 		if (batch.invalidEvents > 0)
 			this.#drop("invalid_event", {}, batch.invalidEvents);
-		if (batch.integerHashes > 0) this.#refuse(batch, credit);
-		credit.apply(batch.events);
-		if (credit.limited)
+		if (batch.integerHashes > 0) {
+			this.#refuse(batch, credit);
+			return;
+		}
+		try {
+			credit.apply(batch.events);
+		} catch (error) {
+			// What the batch removed may still be there.
+			credit.clear();
+			this.#drop("not_applied", { error });
+		}
+		const { tierLimit, mapFull } = credit.stats();
+		if (tierLimit > 0)
 			this.#once(
 				"tier_limit",
-				"KV events dropped: all tiers of the reverse hash map are taken",
+				"KV events dropped: all tiers of the reverse hash map are taken, or one publisher names too many places",
+				{},
+			);
+		if (mapFull > 0)
+			this.#once(
+				"map_full",
+				"KV events dropped: the reverse hash map is full",
 				{},
 			);
 	}
 
-	/** Integers name no full key, so what this publisher holds cannot be known: nothing stays credited to it. */
+	/**
+	 * Integers name no full key, so what this publisher holds cannot be known: nothing stays credited to it, and the rest of
+	 * the batch does not count, since an integer in it may have removed what a full hash stored.
+	 */
 	#refuse(batch: KvEventBatch, credit: PublisherCredit): void {
 		const first = this.#dropped.integer_hashes === 0;
 		this.#dropped.integer_hashes += batch.integerHashes;
@@ -214,8 +238,10 @@ export class PublisherStream {
 		credit.clear();
 		if (!first) return;
 		const error = new IntegerHashesError(this.#options.name);
-		this.#options.logger.error({ code: error.code }, error.message);
-		this.#options.onError(error);
+		this.#tell(() => {
+			this.#options.logger.error({ code: error.code }, error.message);
+			this.#options.onError(error);
+		});
 	}
 
 	#clear(
@@ -226,9 +252,14 @@ export class PublisherStream {
 		this.#clears[reason]++;
 		credit.clear();
 		const { name, logger } = this.#options;
-		logger.warn(
-			{ publisher: name, rank, reason },
-			"KV events were lost: blocks of this publisher are forgotten until it reports them again",
+		// Two publishers taken for one are a reason with every batch: the first, the second, the fourth… are logged.
+		const times = this.#clears[reason];
+		if ((times & (times - 1)) !== 0) return;
+		this.#tell(() =>
+			logger.warn(
+				{ publisher: name, rank, reason, times },
+				"KV events were lost: blocks of this publisher are forgotten until it reports them again",
+			),
 		);
 	}
 
@@ -244,9 +275,31 @@ export class PublisherStream {
 	#once(kind: string, message: string, fields: object): void {
 		if (this.#logged.has(kind)) return;
 		this.#logged.add(kind);
-		this.#options.logger.warn(
-			{ publisher: this.#options.name, reason: kind, ...fields },
-			message,
+		this.#tell(() =>
+			this.#options.logger.warn(
+				{ publisher: this.#options.name, reason: kind, ...fields },
+				message,
+			),
 		);
 	}
+
+	/** A logger or callback that throws is the caller's defect, and no reason to lose events. */
+	#tell(tell: () => void): void {
+		try {
+			tell();
+		} catch {
+			// There is nobody left to tell.
+		}
+	}
+}
+
+/** Estimated memory of a decoded event and of a hash in it, which a batch takes beside its payload while it waits. */
+const EVENT_BYTES = 160;
+const HASH_BYTES = 160;
+
+function objectBytes({ events }: KvEventBatch): number {
+	let bytes = events.length * EVENT_BYTES;
+	for (const event of events)
+		if (event.kind !== "cleared") bytes += event.hashes.length * HASH_BYTES;
+	return bytes;
 }

@@ -20,7 +20,7 @@ export interface SequencedBatch<T> {
 	readonly seq: number;
 	/** Publisher's time of the batch, in seconds. */
 	readonly ts: number;
-	/** Size on the wire, for the bound on what may wait. */
+	/** Memory it takes, for the bound on what may wait. */
 	readonly bytes: number;
 	readonly batch: T;
 }
@@ -42,7 +42,7 @@ export interface SequencerLimits {
 	readonly canReplay: boolean;
 	/** Live batches that may wait for a replay. */
 	readonly maxWaiting: number;
-	/** Their bytes. */
+	/** The memory they may take, in bytes. */
 	readonly maxWaitingBytes: number;
 }
 

@@ -1,4 +1,4 @@
-/** Subscription to KV cache events over ZeroMQ: sockets and their life cycle, nothing else. */
+/** Subscription to the KV cache events of any number of publishers: options and life cycle. */
 import {
 	AlreadyStartedError,
 	ClosedError,
@@ -7,11 +7,11 @@ import {
 	InvalidEndpointError,
 	type Logger,
 } from "kvcr-core";
-import type { Dealer, Subscriber } from "zeromq";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import { Sweeper } from "./credit.js";
 import type { IntegerHashesError } from "./decode.js";
-import { type PublisherStats, PublisherStream } from "./publisher-stream.js";
+import { PublisherIntake, type Zeromq } from "./publisher-intake.js";
+import type { PublisherStats } from "./publisher-stream.js";
 
 /** One publisher socket of vLLM, and the socket that replays its past. */
 export interface KvEventPublisher {
@@ -27,7 +27,7 @@ export interface KvEventPublisher {
 export interface KvEventSubscriberOptions {
 	/** The map to feed; usually `adapter.map` of a `VllmKeyAdapter`. */
 	readonly map: ReverseHashMap;
-	/** One entry per publisher socket; see {@link rankPublishers} for data-parallel ranks. */
+	/** One entry per publisher socket, each once; see {@link rankPublishers} for data-parallel ranks. */
 	readonly publishers: readonly KvEventPublisher[];
 	/** @default warnings and errors to the console */
 	readonly logger?: Logger;
@@ -37,7 +37,7 @@ export interface KvEventSubscriberOptions {
 	readonly maxPayloadBytes?: number;
 	/** Live batches that may wait for a replay. @default 10,000 */
 	readonly maxWaiting?: number;
-	/** Their bytes. @default 128 MiB */
+	/** The memory they may take, payloads and what was decoded from them, in bytes. @default 256 MiB */
 	readonly maxWaitingBytes?: number;
 	/** Longest silence within a replay, in milliseconds. @default 2,000 */
 	readonly replayTimeoutMs?: number;
@@ -51,13 +51,11 @@ const MIB = 1 << 20;
 const NUMBERS = {
 	maxPayloadBytes: 64 * MIB,
 	maxWaiting: 10_000,
-	maxWaitingBytes: 128 * MIB,
+	maxWaitingBytes: 256 * MIB,
 	replayTimeoutMs: 2_000,
 	replayDeadlineMs: 30_000,
 	receiveHighWaterMark: 100_000,
 };
-
-type Zeromq = typeof import("zeromq");
 
 /**
  * The publishers of an engine's data-parallel ranks: rank `r` publishes, and replays, on the given ports plus `r`.
@@ -134,14 +132,18 @@ export class KvEventSubscriber {
 				this.#publishers,
 				"a list of at least one publisher",
 			);
-		for (const { endpoint, replayEndpoint } of this.#publishers)
-			for (const address of [endpoint, replayEndpoint ?? endpoint])
-				if (!/^(tcp|ipc|inproc):\/\/[^\s*]+$/.test(address))
-					throw new InvalidEndpointError(
-						operation,
-						address,
-						"tcp://host:port, ipc://path or inproc://name",
-					);
+		const seen = new Set<string>();
+		for (const publisher of this.#publishers) {
+			checkPublisher(publisher);
+			if (seen.has(publisher.endpoint))
+				throw new InvalidArgumentError(
+					operation,
+					"options.publishers",
+					publisher.endpoint,
+					"a list that has each endpoint once",
+				);
+			seen.add(publisher.endpoint);
+		}
 		const limits = { ...NUMBERS };
 		for (const name of Object.keys(NUMBERS) as (keyof typeof NUMBERS)[]) {
 			const value = options[name] ?? NUMBERS[name];
@@ -160,8 +162,9 @@ export class KvEventSubscriber {
 	}
 
 	/**
-	 * Connects to all publishers. A publisher that is not there yet is waited for in the background.
-	 * @throws AlreadyStartedError, ClosedError; an error of module loading when zeromq is not installed.
+	 * Connects to all publishers. A publisher that is not there yet is waited for in the background. After a failure nothing
+	 * is left open, and it may be called again.
+	 * @throws AlreadyStartedError, ClosedError; an error of module loading when zeromq is not installed, or of a socket.
 	 */
 	async start(): Promise<void> {
 		if (this.#state === "closed")
@@ -185,15 +188,21 @@ export class KvEventSubscriber {
 		// Closed while the module was loading.
 		if ((this.#state as string) === "closed") return;
 		const sweeper = new Sweeper(this.#map);
-		for (const publisher of this.#publishers) {
-			const intake = new PublisherIntake(zeromq, publisher, {
-				map: this.#map,
-				sweeper,
-				limits: this.#limits,
-				logger: this.#logger,
-				onError: this.#onError,
-			});
-			this.#intakes.push(intake);
+		try {
+			for (const publisher of this.#publishers)
+				this.#intakes.push(
+					new PublisherIntake(zeromq, publisher, {
+						map: this.#map,
+						sweeper,
+						limits: this.#limits,
+						logger: this.#logger,
+						onError: this.#onError,
+					}),
+				);
+		} catch (error) {
+			this.#state = "idle";
+			await Promise.all(this.#intakes.splice(0).map((each) => each.close()));
+			throw error;
 		}
 	}
 
@@ -214,154 +223,26 @@ export class KvEventSubscriber {
 	}
 }
 
-interface IntakeParts {
-	readonly map: ReverseHashMap;
-	readonly sweeper: Sweeper;
-	readonly limits: typeof NUMBERS;
-	readonly logger: Logger;
-	readonly onError: (error: IntegerHashesError) => void;
+function checkPublisher(publisher: KvEventPublisher): void {
+	const { endpoint, replayEndpoint, topic } = publisher ?? {};
+	for (const address of [endpoint, replayEndpoint ?? endpoint])
+		if (typeof address !== "string" || !isAddress(address))
+			throw new InvalidEndpointError(
+				"KvEventSubscriber",
+				address,
+				"tcp://host:port, ipc://path or inproc://name",
+			);
+	if (topic !== undefined && typeof topic !== "string")
+		throw new InvalidArgumentError(
+			"KvEventSubscriber",
+			"options.publishers.topic",
+			topic,
+			"a string",
+		);
 }
 
-/** The sockets of one publisher. Owns them; `close` ends every loop. */
-class PublisherIntake {
-	readonly endpoint: string;
-	readonly #zeromq: Zeromq;
-	readonly #publisher: KvEventPublisher;
-	readonly #parts: IntakeParts;
-	readonly #stream: PublisherStream;
-	readonly #socket: Subscriber;
-	readonly #receiving: Promise<void>;
-	/** The replay under way of each rank, with its loop. */
-	readonly #replays = new Map<number | undefined, Dealer>();
-	readonly #loops = new Set<Promise<void>>();
-	#closed = false;
-	#failed = false;
-
-	constructor(zeromq: Zeromq, publisher: KvEventPublisher, parts: IntakeParts) {
-		const { limits } = parts;
-		this.endpoint = publisher.endpoint;
-		this.#zeromq = zeromq;
-		this.#publisher = publisher;
-		this.#parts = parts;
-		this.#stream = new PublisherStream({
-			...parts,
-			...limits,
-			name: publisher.endpoint,
-			canReplay: publisher.replayEndpoint !== undefined,
-			replays: {
-				request: (rank, seq) => this.#replay(rank, seq),
-				cancel: (rank) => this.#cancel(rank),
-			},
-		});
-		this.#socket = new zeromq.Subscriber({
-			linger: 0,
-			receiveHighWaterMark: limits.receiveHighWaterMark,
-			maxMessageSize: limits.maxPayloadBytes,
-		});
-		this.#socket.events.on("disconnect", () => this.#stream.interrupted());
-		this.#socket.connect(publisher.endpoint);
-		this.#socket.subscribe(publisher.topic ?? "");
-		this.#receiving = this.#receive();
-	}
-
-	stats(): PublisherStats {
-		return this.#stream.stats();
-	}
-
-	async close(): Promise<void> {
-		if (!this.#closed) {
-			this.#closed = true;
-			this.#socket.close();
-			for (const rank of [...this.#replays.keys()]) this.#cancel(rank);
-			this.#stream.clear();
-		}
-		await Promise.all([this.#receiving, ...this.#loops]);
-	}
-
-	async #receive(): Promise<void> {
-		try {
-			for await (const frames of this.#socket) {
-				if (this.#closed) return;
-				this.#feed(frames);
-			}
-		} catch (error) {
-			if (this.#closed) return;
-			const { logger } = this.#parts;
-			logger.error(
-				{ publisher: this.endpoint, error },
-				"the subscription to KV events ended",
-			);
-		}
-	}
-
-	/** A full map, or a defect, costs the batch at hand and not the subscription. */
-	#feed(frames: readonly Uint8Array[]): void {
-		try {
-			this.#stream.live(frames);
-		} catch (error) {
-			if (this.#failed) return;
-			this.#failed = true;
-			this.#parts.logger.error(
-				{ publisher: this.endpoint, error },
-				"a batch of KV events could not be applied (logged once)",
-			);
-		}
-	}
-
-	/** A socket per replay: a late answer to an earlier one cannot be taken for an answer to this one. */
-	#replay(rank: number | undefined, seq: number): void {
-		const { replayEndpoint } = this.#publisher;
-		if (this.#closed || replayEndpoint === undefined) return;
-		const { limits } = this.#parts;
-		const socket = new this.#zeromq.Dealer({
-			linger: 0,
-			receiveTimeout: limits.replayTimeoutMs,
-			sendTimeout: limits.replayTimeoutMs,
-			maxMessageSize: limits.maxPayloadBytes,
-		});
-		this.#replays.set(rank, socket);
-		const loop = this.#ask(socket, replayEndpoint, rank, seq).then(() => {
-			this.#loops.delete(loop);
-			if (!socket.closed) socket.close();
-			// A cancelled replay has no say any more, and another one may be under way.
-			if (this.#replays.get(rank) !== socket) return;
-			this.#replays.delete(rank);
-			this.#stream.replayEnded(rank);
-		});
-		this.#loops.add(loop);
-	}
-
-	#cancel(rank: number | undefined): void {
-		const socket = this.#replays.get(rank);
-		this.#replays.delete(rank);
-		if (socket !== undefined && !socket.closed) socket.close();
-	}
-
-	/** Asks and passes the answers on until the end, a silence, the deadline, or the socket's close. */
-	async #ask(
-		socket: Dealer,
-		endpoint: string,
-		rank: number | undefined,
-		seq: number,
-	): Promise<void> {
-		const { limits, logger } = this.#parts;
-		const start = performance.now();
-		const from = Buffer.alloc(8);
-		from.writeBigUInt64BE(BigInt(seq));
-		try {
-			socket.connect(endpoint);
-			await socket.send([Buffer.alloc(0), from]);
-			while (performance.now() - start < limits.replayDeadlineMs) {
-				const frames = await socket.receive();
-				if (this.#replays.get(rank) !== socket) return;
-				if (this.#stream.replayed(rank, frames)) return;
-			}
-		} catch (error) {
-			if (this.#replays.get(rank) !== socket) return;
-			logger.debug(
-				{ publisher: this.endpoint, rank, seq, error },
-				"replay of KV events ended early",
-			);
-		}
-	}
+function isAddress(address: string): boolean {
+	const port = /^tcp:\/\/[^\s*/]+:(\d{1,5})$/.exec(address)?.[1];
+	if (port !== undefined) return Number(port) >= 1 && Number(port) <= 65_535;
+	return /^(ipc|inproc):\/\/[^\s*]+$/.test(address);
 }

@@ -1,0 +1,132 @@
+/** The sockets of one publisher. Owns them; `close` ends every loop. */
+import type { Logger } from "kvcr-core";
+import type { Subscriber } from "zeromq";
+import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
+import type { Sweeper } from "./credit.js";
+import type { IntegerHashesError } from "./decode.js";
+import { type PublisherStats, PublisherStream } from "./publisher-stream.js";
+import { ReplaySockets } from "./replay-sockets.js";
+
+/** The package zeromq, which is loaded only when somebody subscribes. */
+export type Zeromq = typeof import("zeromq");
+
+/** Where a publisher is found. */
+export interface PublisherAddress {
+	readonly endpoint: string;
+	readonly replayEndpoint?: string;
+	readonly topic?: string;
+}
+
+/** What all publishers of a subscription share. */
+export interface IntakeParts {
+	readonly map: ReverseHashMap;
+	readonly sweeper: Sweeper;
+	readonly limits: {
+		readonly maxPayloadBytes: number;
+		readonly maxWaiting: number;
+		readonly maxWaitingBytes: number;
+		readonly replayTimeoutMs: number;
+		readonly replayDeadlineMs: number;
+		readonly receiveHighWaterMark: number;
+	};
+	readonly logger: Logger;
+	readonly onError: (error: IntegerHashesError) => void;
+}
+
+/** See the comment at the top of this file. */
+export class PublisherIntake {
+	readonly endpoint: string;
+	readonly #logger: Logger;
+	readonly #stream: PublisherStream;
+	readonly #socket: Subscriber;
+	readonly #replays: ReplaySockets;
+	readonly #receiving: Promise<void>;
+	#closed = false;
+	#failed = false;
+
+	/** Connects. Nothing stays open when it throws. */
+	constructor(zeromq: Zeromq, publisher: PublisherAddress, parts: IntakeParts) {
+		const { limits } = parts;
+		this.endpoint = publisher.endpoint;
+		this.#logger = parts.logger;
+		this.#replays = new ReplaySockets({
+			zeromq,
+			endpoint: publisher.replayEndpoint,
+			limits,
+			answer: (rank, frames) => this.#stream.replayed(rank, frames),
+			ended: (rank) => this.#guard(() => this.#stream.replayEnded(rank)),
+			failed: (fields) =>
+				this.#log("debug", fields, "replay of KV events ended early"),
+		});
+		this.#stream = new PublisherStream({
+			...parts,
+			...limits,
+			name: publisher.endpoint,
+			canReplay: publisher.replayEndpoint !== undefined,
+			replays: this.#replays,
+		});
+		this.#socket = new zeromq.Subscriber({
+			linger: 0,
+			receiveHighWaterMark: limits.receiveHighWaterMark,
+			maxMessageSize: limits.maxPayloadBytes,
+		});
+		try {
+			this.#socket.events.on("disconnect", () => this.#stream.interrupted());
+			this.#socket.connect(publisher.endpoint);
+			this.#socket.subscribe(publisher.topic ?? "");
+		} catch (error) {
+			this.#socket.close();
+			throw error;
+		}
+		this.#receiving = this.#receive();
+	}
+
+	stats(): PublisherStats {
+		return this.#stream.stats();
+	}
+
+	async close(): Promise<void> {
+		const ended = this.#replays.close();
+		if (!this.#closed) {
+			this.#closed = true;
+			this.#socket.close();
+			this.#stream.clear();
+		}
+		await Promise.all([this.#receiving, ended]);
+	}
+
+	async #receive(): Promise<void> {
+		try {
+			for await (const frames of this.#socket) {
+				if (this.#closed) return;
+				this.#guard(() => this.#stream.live(frames));
+			}
+		} catch (error) {
+			if (this.#closed) return;
+			// Nothing keeps what it reported up to date any more.
+			this.#stream.clear();
+			this.#log("error", { error }, "the subscription to KV events ended");
+		}
+	}
+
+	/** A defect costs the batch at hand and not the subscription. */
+	#guard(feed: () => void): void {
+		try {
+			feed();
+		} catch (error) {
+			if (this.#failed) return;
+			this.#failed = true;
+			const message = "a batch of KV events could not be applied (logged once)";
+			this.#log("error", { error }, message);
+		}
+	}
+
+	/** A logger that throws must not end a loop. */
+	#log(level: "debug" | "error", fields: object, message: string): void {
+		try {
+			this.#logger[level]({ publisher: this.endpoint, ...fields }, message);
+		} catch {
+			// There is nobody left to tell.
+		}
+	}
+}

@@ -1,0 +1,363 @@
+/** Publishers that are wrong, hostile or out of luck, and what the map holds afterwards. */
+import { encode } from "@msgpack/msgpack";
+import fc from "fast-check";
+import { type Logger, type RouterHash, silentLogger } from "kvcr-core";
+import { describe, expect, it } from "vitest";
+import { Sweeper } from "../src/events/credit.js";
+import {
+	PublisherStream,
+	type PublisherStreamOptions,
+} from "../src/events/publisher-stream.js";
+import { MapFullError, ReverseHashMap } from "../src/index.js";
+
+/** Hash number `n`: 32 bytes, the number at its end. */
+function hash(n: number): Uint8Array {
+	const bytes = new Uint8Array(32).fill(7);
+	new DataView(bytes.buffer).setBigUint64(24, BigInt(n));
+	return bytes;
+}
+const routerHash = (n: number): RouterHash => BigInt(n) as RouterHash;
+
+function sequence(seq: number): Uint8Array {
+	const bytes = new Uint8Array(8);
+	new DataView(bytes.buffer).setBigUint64(0, BigInt(seq));
+	return bytes;
+}
+
+const pack = (value: unknown) => encode(value, { useBigInt64: true });
+
+type Fields = Record<string, unknown>;
+const stored = (ns: number[], fields: Fields = {}): Fields => ({
+	type: "BlockStored",
+	block_hashes: ns.map(hash),
+	medium: "GPU",
+	...fields,
+});
+const removed = (ns: number[], fields: Fields = {}): Fields => ({
+	...stored(ns, fields),
+	type: "BlockRemoved",
+});
+const cleared: Fields = { type: "AllBlocksCleared" };
+
+class Rig {
+	readonly asked: number[] = [];
+	readonly lines: object[] = [];
+	readonly stream: PublisherStream;
+
+	constructor(
+		readonly map: ReverseHashMap,
+		more: Partial<PublisherStreamOptions> = {},
+	) {
+		const note = (fields: object) => this.lines.push(fields);
+		this.stream = new PublisherStream({
+			name: "tcp://127.0.0.1:1",
+			map,
+			sweeper: new Sweeper(map),
+			replays: {
+				request: (_rank, seq) => this.asked.push(seq),
+				cancel: () => {},
+			},
+			logger: { ...silentLogger, warn: note, error: note },
+			onError: () => {},
+			maxPayloadBytes: 1 << 24,
+			canReplay: true,
+			maxWaiting: 1000,
+			maxWaitingBytes: 1 << 24,
+			...more,
+		});
+	}
+
+	live(
+		seq: number,
+		events: Fields[],
+		{ ts = seq, rank }: { ts?: number; rank?: number } = {},
+	): void {
+		this.stream.live(frames(seq, events, ts, rank ?? null));
+	}
+
+	replay(seq: number, events: Fields[], ts = seq): void {
+		this.stream.replayed(undefined, frames(seq, events, ts, null));
+	}
+
+	holds(n: number): boolean {
+		return this.map.status(routerHash(n)) !== "not_found";
+	}
+}
+
+function frames(
+	seq: number,
+	events: Fields[],
+	ts: number,
+	rank: number | null,
+): Uint8Array[] {
+	return [new Uint8Array(), sequence(seq), pack([ts, events, rank])];
+}
+
+describe("a publisher that mixes full hashes and integers", () => {
+	it("leaves nothing of a batch in which an integer may have removed what a full hash stored", () => {
+		const rig = new Rig(new ReverseHashMap());
+		rig.live(0, [stored([1])]);
+		rig.live(1, [stored([2]), removed([], { block_hashes: [2] })]);
+		expect([rig.holds(1), rig.holds(2)]).toEqual([false, false]);
+		rig.live(2, [stored([3])]);
+		expect(rig.holds(3)).toBe(true);
+		rig.live(3, [stored([], { block_hashes: [hash(4), 5n] })]);
+		expect([rig.holds(3), rig.holds(4)]).toEqual([false, false]);
+		expect(rig.stream.stats().dropped.integer_hashes).toBe(2);
+	});
+
+	it("may change the encoding of events within a stream and within a batch", () => {
+		const rig = new Rig(new ReverseHashMap());
+		const asArray = ["BlockStored", [hash(2)], null, [], 16, null, "GPU"];
+		rig.stream.live([
+			new Uint8Array(),
+			sequence(0),
+			pack([1, [stored([1]), asArray]]),
+		]);
+		rig.stream.live([
+			new Uint8Array(),
+			sequence(1),
+			pack([2, [["BlockRemoved", [hash(1)], "GPU"], removed([2])]]),
+		]);
+		expect(rig.map.size).toBe(0);
+		expect(rig.stream.stats()).toMatchObject({
+			storedBlocks: 2,
+			removedBlocks: 2,
+		});
+	});
+});
+
+describe("what goes wrong while a batch is applied", () => {
+	class SmallMap extends ReverseHashMap {
+		room = Number.POSITIVE_INFINITY;
+		override addHash(...args: Parameters<ReverseHashMap["addHash"]>): boolean {
+			if (this.size >= this.room) throw new MapFullError("key", this.size);
+			return super.addHash(...args);
+		}
+	}
+
+	it("is, for a full map, the store alone: a removal after it counts", () => {
+		const map = new SmallMap();
+		const rig = new Rig(map);
+		rig.live(0, [stored([1, 2])]);
+		map.room = 3;
+		rig.live(1, [stored([3, 4]), removed([1])]);
+		expect([1, 2, 3, 4].map((n) => rig.holds(n))).toEqual([
+			false,
+			true,
+			true,
+			false,
+		]);
+		rig.live(2, [stored([5])]);
+		expect(rig.holds(5)).toBe(true);
+		expect(rig.stream.stats()).toMatchObject({ storedBlocks: 4, mapFull: 1 });
+		expect(rig.lines).toHaveLength(1);
+	});
+
+	it("does not stop a recovery half way", () => {
+		const map = new SmallMap();
+		const rig = new Rig(map);
+		rig.live(0, [stored([1])]);
+		rig.live(2, [stored([3])]);
+		rig.live(3, [stored([4])]);
+		map.room = 1;
+		rig.replay(0, [stored([1])]);
+		rig.replay(1, [stored([2])]);
+		rig.stream.replayEnded(undefined);
+		map.room = 10;
+		rig.live(4, [stored([5])]);
+		expect(rig.holds(5)).toBe(true);
+		expect(rig.asked).toHaveLength(1);
+		expect(rig.stream.stats().mapFull).toBe(3);
+	});
+
+	it("costs this publisher's blocks when nobody foresaw it, and nothing else", () => {
+		class BrokenMap extends ReverseHashMap {
+			broken = false;
+			override removeHash(
+				...args: Parameters<ReverseHashMap["removeHash"]>
+			): boolean {
+				if (this.broken) throw new TypeError("out of the blue");
+				return super.removeHash(...args);
+			}
+		}
+		const map = new BrokenMap();
+		const [rig, other] = [new Rig(map), new Rig(map)];
+		rig.live(0, [stored([1, 2])]);
+		other.live(0, [stored([9])]);
+		map.broken = true;
+		rig.live(1, [removed([1])]);
+		map.broken = false;
+		expect([1, 2, 9].map((n) => rig.holds(n))).toEqual([false, false, true]);
+		rig.live(2, [stored([3])]);
+		expect(rig.holds(3)).toBe(true);
+		expect(rig.stream.stats().dropped.not_applied).toBe(1);
+	});
+
+	it("may be the caller's own logger or callback", () => {
+		const fail = () => {
+			throw new Error("the disk of the log is full");
+		};
+		const logger: Logger = { debug: fail, info: fail, warn: fail, error: fail };
+		const rig = new Rig(new ReverseHashMap(), { logger, onError: fail });
+		rig.live(0, [stored([1]), { type: "Unknown" }]);
+		rig.live(2, [stored([], { block_hashes: [3] })]);
+		rig.live(3, [stored([4])]);
+		rig.stream.replayEnded(undefined);
+		rig.live(4, [stored([5])]);
+		expect([1, 4, 5].map((n) => rig.holds(n))).toEqual([false, true, true]);
+	});
+});
+
+describe("tiers of the map", () => {
+	it("are not all taken by one publisher that invents places", () => {
+		const map = new ReverseHashMap();
+		const [odd, other] = [new Rig(map), new Rig(map)];
+		for (let i = 0; i < 100; i++)
+			odd.live(i, [stored([i], { medium: `medium ${i}` })]);
+		other.live(0, [stored([1000]), stored([1000], { medium: "CPU" })]);
+		expect(other.holds(1000)).toBe(true);
+		expect(odd.stream.stats()).toMatchObject({
+			storedBlocks: 8,
+			tierLimit: 92,
+		});
+		expect(odd.lines).toHaveLength(1);
+	});
+
+	it("run out for further publishers only, who are told", () => {
+		const map = new ReverseHashMap();
+		const rigs = Array.from({ length: 30 }, () => new Rig(map));
+		for (const [i, rig] of rigs.entries()) rig.live(0, [stored([i])]);
+		expect(map.size).toBe(27);
+		expect(rigs.filter(({ lines }) => lines.length === 1)).toHaveLength(3);
+	});
+
+	it("come back after a storm of clears, and what others hold stays", async () => {
+		const map = new ReverseHashMap();
+		const [stormy, other] = [new Rig(map), new Rig(map)];
+		const theirs = Array.from({ length: 20_000 }, (_, i) => 10_000 + i);
+		other.live(0, [stored(theirs)]);
+		for (let i = 0; i < 200; i++)
+			stormy.live(i, [stored([i]), stored([i], { medium: "CPU" }), cleared]);
+		expect(stormy.stream.stats().tierLimit).toBeGreaterThan(0);
+		let seq = 200;
+		const again = () => {
+			stormy.live(seq++, [stored([1])]);
+			return stormy.holds(1);
+		};
+		await expect.poll(again, { timeout: 5000, interval: 2 }).toBe(true);
+		expect(map.size).toBe(theirs.length + 1);
+	});
+});
+
+describe("batches that wait for a replay", () => {
+	it("are bounded by the memory they take, not by their size on the wire", () => {
+		const rig = new Rig(new ReverseHashMap(), { maxWaitingBytes: 1 << 20 });
+		rig.live(0, [stored([0])]);
+		const short = { block_hashes: new Array(1000).fill(hash(1).slice(24)) };
+		// 11 KB on the wire each, some 170 KB decoded.
+		for (let i = 0; i < 8; i++) rig.live(2 + i, [stored([], short)]);
+		expect(rig.stream.stats().clears.overflow).toBe(1);
+	});
+
+	it("clear in their turn, after what the replay brings", () => {
+		const rig = new Rig(new ReverseHashMap());
+		rig.live(0, [stored([1])]);
+		rig.live(2, [stored([2])]);
+		rig.live(3, [cleared]);
+		rig.live(4, [stored([4])]);
+		rig.replay(0, [stored([1])]);
+		rig.replay(1, [cleared, stored([3])]);
+		rig.replay(3, [stored([99])]);
+		rig.stream.replayEnded(undefined);
+		expect([1, 2, 3, 4, 99].map((n) => rig.holds(n))).toEqual([
+			false,
+			false,
+			false,
+			true,
+			false,
+		]);
+	});
+});
+
+describe("sequence numbers", () => {
+	it("that jump to the largest one and come back cost a replay and lose nothing", () => {
+		const rig = new Rig(new ReverseHashMap());
+		const history = [0, 1, 2, 3, 4].map((n) => [stored([n])]);
+		rig.live(0, history[0] as Fields[]);
+		rig.live(1, history[1] as Fields[]);
+		rig.live(Number.MAX_SAFE_INTEGER, [stored([77])], { ts: 1.5 });
+		for (const seq of [2, 3, 4]) rig.live(seq, history[seq] as Fields[]);
+		for (const [seq, events] of history.entries()) rig.replay(seq, events);
+		rig.stream.replayEnded(undefined);
+		rig.live(5, [stored([5])]);
+		expect([0, 1, 2, 3, 4, 5].map((n) => rig.holds(n))).toEqual(
+			new Array(6).fill(true),
+		);
+		expect(rig.holds(77)).toBe(false);
+	});
+
+	it("of two publishers behind one endpoint: little is logged, and the one that stays is followed", () => {
+		const rig = new Rig(new ReverseHashMap());
+		for (let i = 0; i < 500; i++) {
+			rig.live(1000 + i, [stored([1000 + i])], { ts: 2 * i });
+			rig.live(i, [stored([i])], { ts: 2 * i + 1 });
+		}
+		expect(rig.lines.length).toBeLessThan(20);
+		// Only the first one is left, and answers.
+		rig.live(1500, [stored([1500])], { ts: 2000 });
+		rig.stream.replayEnded(undefined);
+		for (let seq = 1501; seq < 1520; seq++)
+			rig.live(seq, [removed([seq - 1]), stored([seq])], { ts: 500 + seq });
+		rig.stream.replayEnded(undefined);
+		expect(rig.holds(1518)).toBe(false);
+		expect(rig.holds(1519)).toBe(true);
+	});
+});
+
+describe("stores and removals over ranks, media and groups", () => {
+	it("credit exactly what they name, however often they repeat", () => {
+		const event = fc.record({
+			rank: fc.nat({ max: 1 }),
+			n: fc.nat({ max: 2 }),
+			medium: fc.constantFrom("GPU", "CPU"),
+			group_idx: fc.nat({ max: 1 }),
+			what: fc.constantFrom("store", "store", "remove", "clear"),
+		});
+		fc.assert(
+			fc.property(fc.array(event, { maxLength: 40 }), (events) => {
+				const rig = new Rig(new ReverseHashMap({ seed: 1 }));
+				const model = new Map<string, Set<string>>();
+				const next = [0, 0];
+				for (const { rank, n, medium, group_idx, what } of events) {
+					const fields = { medium, group_idx };
+					const place = `${rank}/${medium}`;
+					const key = `${n}/${group_idx}`;
+					const held = model.get(place) ?? new Set();
+					model.set(place, held);
+					const seq = next[rank] as number;
+					next[rank] = seq + 1;
+					if (what === "clear") {
+						for (const m of ["GPU", "CPU"]) model.delete(`${rank}/${m}`);
+						rig.live(seq, [cleared], { rank });
+					} else if (what === "store") {
+						held.add(key);
+						rig.live(seq, [stored([n, n], fields)], { rank });
+					} else {
+						held.delete(key);
+						rig.live(seq, [removed([n], fields)], { rank });
+					}
+				}
+				for (let n = 0; n < 3; n++) {
+					const groups = [0, 1].filter((group) =>
+						[...model.values()].some((held) => held.has(`${n}/${group}`)),
+					);
+					expect(rig.map.status(routerHash(n))).toBe(
+						(["not_found", "unique", "ambiguous_hash"] as const)[groups.length],
+					);
+				}
+			}),
+			{ numRuns: 500 },
+		);
+	});
+});
