@@ -53,9 +53,11 @@ export interface KvcrOptions {
 	readonly pins?: FrameworkPins | undefined;
 	/** @default least recently used */
 	readonly policy?: KVCachePolicy | undefined;
+	/** Told which blocks came and went, inside API calls. Default: nobody. */
 	readonly inventorySink?: InventorySink | undefined;
 	/** @default 0: at once */
 	readonly inventoryReportIntervalMs?: number | undefined;
+	/** Told when a pool falls under the low watermark, inside API calls. Default: nobody. */
 	readonly capacityListener?: CapacityListener | undefined;
 	/** @default 0: never */
 	readonly capacityLowWatermarkPercent?: number | undefined;
@@ -80,9 +82,11 @@ export interface KvcrOptions {
 	 * their memory again. @default what the channel says of its endpoint
 	 */
 	readonly exclusiveEndpoint?: boolean | undefined;
+	/** Bounds that protect the instance from its peers. */
 	readonly limits?: KvcrLimits | undefined;
 	/** Told about memory at risk, inside API calls. @default a log line */
 	readonly onTransferReport?: TransferReportListener | undefined;
+	/** Receives figures as they happen. Default: nobody. */
 	readonly stats?: TelemetryStats | undefined;
 	/** @default warnings and errors to the console */
 	readonly logger?: Logger | undefined;
@@ -92,15 +96,25 @@ export interface KvcrOptions {
 
 /** The settings that are plain numbers, checked and with defaults. */
 export interface Settings {
+	/** See `KvcrOptions.operationTimeoutMs`. */
 	readonly operationTimeoutMs: number;
+	/** See `KvcrOptions.abandonTimeoutMs`. */
 	readonly abandonTimeoutMs: number;
+	/** See `KvcrOptions.metadataRetryIntervalMs`. */
 	readonly metadataRetryIntervalMs: number;
+	/** See `KvcrOptions.closeTimeoutMs`. */
 	readonly closeTimeoutMs: number;
+	/** See `KvcrLimits.maxPeers`. */
 	readonly maxPeers: number;
+	/** See `KvcrLimits.maxWritesPerPeer`. */
 	readonly maxWritesPerPeer: number;
+	/** See `KvcrLimits.maxMetadataBytes`. */
 	readonly maxMetadataBytes: number;
+	/** See `KvcrLimits.idlePeerMs`. */
 	readonly idlePeerMs: number;
+	/** See `KvcrOptions.eagerConnect`. */
 	readonly eagerConnect: boolean;
+	/** See `KvcrOptions.integrity`. */
 	readonly integrity: "off" | "verify";
 }
 

@@ -4,7 +4,9 @@ import { Context, curveKeyPair, Reply } from "zeromq";
 
 /** A CURVE key pair, each key as 40 characters of Z85. */
 export interface CurveKeyPair {
+	/** Given to peers. */
 	readonly publicKey: string;
+	/** Kept. */
 	readonly secretKey: string;
 }
 

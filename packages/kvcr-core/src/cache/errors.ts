@@ -30,6 +30,7 @@ export class SlotError extends KvcrError {
 
 /** A placement policy threw, or answered with something that is no answer. The admission at hand failed. */
 export class PolicyError extends KvcrError {
+	/** `reason` says what the method did instead of answering. */
 	constructor(method: string, reason: string, options?: ErrorOptions) {
 		super("ERR_KVCR_POLICY", `KVCachePolicy.${method}: ${reason}`, options);
 	}

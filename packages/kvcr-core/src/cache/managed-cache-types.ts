@@ -30,6 +30,7 @@ export interface ManagedCacheOptions {
 /** Where one piece of a block is. */
 export interface Piece {
 	readonly label: string;
+	/** Name of the pool. */
 	readonly pool: string;
 	readonly region: MemoryRegion;
 	/** Element of the region. */
@@ -38,8 +39,11 @@ export interface Piece {
 
 /** Slots of one pool: `total` is the sum of the others. */
 export interface PoolStats {
+	/** Name of the pool. */
 	readonly pool: string;
+	/** Slots it has. */
 	readonly total: number;
+	/** Slots without a block. */
 	readonly free: number;
 	/** Part of ready blocks without claims. */
 	readonly reclaimable: number;
@@ -51,13 +55,17 @@ export interface PoolStats {
 
 /** A snapshot of managed G2. */
 export interface ManagedCacheStats {
+	/** One entry per pool that has slots. */
 	readonly pools: readonly PoolStats[];
 	/** Residencies by state. */
 	readonly ready: number;
+	/** Blocks whose bytes are on their way. */
 	readonly filling: number;
+	/** Blocks of failed fills whose slots may still be written. */
 	readonly discarding: number;
 	/** Ready residencies that go at their last unclaim. */
 	readonly retiring: number;
+	/** Claims on blocks, all together. */
 	readonly claims: number;
 	/** Release handles that were not released. */
 	readonly handles: number;

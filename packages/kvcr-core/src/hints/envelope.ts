@@ -25,12 +25,15 @@ export type HintScope = "request" | "independent";
 
 /** One `kv.fetch` action. */
 export interface FetchAction {
+	/** As the router named it; for logs. */
 	readonly actionId?: string;
 	/** Control endpoint of the peer that has the blocks. Absent: local tiers only (request scope). */
 	readonly source?: string;
 	/** Each hash once, in order of first appearance. */
 	readonly hashes: readonly RouterHash[];
+	/** `"move"` lets the source drop its copy afterwards. */
 	readonly mode: TransferMode;
+	/** Whether it waits for calls of its request. */
 	readonly scope: HintScope;
 	/** Whether the source may serve a block from framework memory when its managed copy is gone. */
 	readonly allowFramework: boolean;
@@ -47,9 +50,11 @@ export interface VersionMismatch {
 
 /** A checked envelope. */
 export interface HintEnvelope {
+	/** As the router named it; for logs. */
 	readonly messageId?: string;
 	/** At least one. */
 	readonly actions: readonly FetchAction[];
+	/** Versions other than those understood, in order; empty as a rule. */
 	readonly versionMismatches: readonly VersionMismatch[];
 }
 

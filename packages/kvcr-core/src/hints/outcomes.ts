@@ -30,8 +30,11 @@ export interface HintOutcomeReport {
 	readonly hintId: string;
 	/** `action_id` of the action, when it has one. */
 	readonly actionId: string | undefined;
+	/** Control endpoint the hint named. */
 	readonly source: string;
+	/** The hash the outcome belongs to. */
 	readonly hash: RouterHash;
+	/** What became of it. */
 	readonly outcome: HintOutcome;
 	/** Bytes of the block when it was placed, otherwise 0. */
 	readonly bytes: number;

@@ -36,14 +36,19 @@ export type FailureReason =
 
 /** One piece of a block in managed memory, valid until the entry's release handle is released. */
 export interface ManagedPiece {
+	/** Label of its pool. */
 	readonly label: string;
+	/** Region of the pool's memory. */
 	readonly region: MemoryRegion;
+	/** Index of the slot. */
 	readonly element: number;
 }
 
 /** The end of one key. */
 export interface EntryResult {
+	/** The key as it was passed. */
 	readonly key: Uint8Array;
+	/** How it ended. */
 	readonly status: EntryStatus;
 	/** Present unless `SUCCESS`. */
 	readonly reason?: FailureReason;
@@ -55,11 +60,15 @@ export interface EntryResult {
 
 /** A completed operation: its entries in the order of the call's keys. */
 export interface OperationResult {
+	/** What the call returned. */
 	readonly handle: OpHandle;
+	/** Which call it was. */
 	readonly kind: OperationKind;
+	/** One per distinct key. */
 	readonly entries: readonly EntryResult[];
 }
 
+/** Calls that lead to an operation. */
 export type OperationKind = "fetch" | "deposit" | "deliver";
 
 /** Told when its operation is aborted, in whole or for some entries. */

@@ -6,6 +6,7 @@ export type CacheTier = "HBM" | "FW_DRAM" | "DRAM" | "REMOTE_G2" | "G3";
 
 /** What a policy may know about a block. */
 export interface BlockMeta {
+	/** Its full key. */
 	readonly key: BlockKey;
 	/** Bytes of all pieces together. */
 	readonly sizeBytes: number;
@@ -22,6 +23,7 @@ export type IngestSource = "deposit" | "fetch";
 
 /** An admission that found too few reclaimable slots. */
 export interface PlacementFailure {
+	/** What the slots were for. */
 	readonly source: IngestSource;
 	/** Pools that are short, with the number of missing slots. */
 	readonly missing: ReadonlyMap<string, number>;

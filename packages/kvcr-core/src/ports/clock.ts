@@ -2,6 +2,7 @@
 
 /** Handle of one armed timer. Cancelling twice, or after it fired, does nothing. */
 export interface Timer {
+	/** Keeps it from firing. */
 	cancel(): void;
 }
 

@@ -46,6 +46,7 @@ export class KvcrError extends Error {
 	/** Stable machine-readable kind, e.g. `"ERR_KVCR_INVALID_ARGUMENT"`. */
 	readonly code: string;
 
+	/** Takes a stable `code` and a message that names operation, argument and value. */
 	constructor(code: string, message: string, options?: ErrorOptions) {
 		super(message, options);
 		this.name = new.target.name;
@@ -62,6 +63,7 @@ export class InvalidArgumentError extends KvcrError {
 	/** The offending value itself. */
 	readonly value: unknown;
 
+	/** The message reads "operation: argument must be expected, got value". */
 	constructor(
 		operation: string,
 		argument: string,
@@ -85,6 +87,7 @@ export class InvalidHintError extends KvcrError {
 	/** The offending value itself. */
 	readonly value: unknown;
 
+	/** The message reads "submitHint: field must be expected, got value". */
 	constructor(
 		field: string,
 		value: unknown,
@@ -107,8 +110,10 @@ export class MalformedMessageError extends KvcrError {
 	readonly messageType: string | undefined;
 	/** Path of the offending field, e.g. `"dst_descriptors[2][0].element_index"`. */
 	readonly field: string;
+	/** The offending value itself. */
 	readonly value: unknown;
 
+	/** The message reads "messageType: field must be expected, got value". */
 	constructor(
 		messageType: string | undefined,
 		field: string,
@@ -127,6 +132,7 @@ export class MalformedMessageError extends KvcrError {
 
 /** The object was used after `close()` began. */
 export class ClosedError extends KvcrError {
+	/** `what` is the thing that is closed, e.g. `"the channel"`. */
 	constructor(operation: string, what: string) {
 		super("ERR_KVCR_CLOSED", `${operation}: ${what} is closed`);
 	}
@@ -134,6 +140,7 @@ export class ClosedError extends KvcrError {
 
 /** The same thing was started, attached or registered twice. */
 export class AlreadyStartedError extends KvcrError {
+	/** `what` is the thing that runs already, e.g. `"the channel"`. */
 	constructor(operation: string, what: string) {
 		super(
 			"ERR_KVCR_ALREADY_STARTED",
@@ -144,7 +151,10 @@ export class AlreadyStartedError extends KvcrError {
 
 /** A `KeyAdapter` knows no block for a router hash. */
 export class HashNotFoundError extends KvcrError {
+	/** The router hash. */
 	readonly hash: bigint;
+
+	/** Takes the hash that was looked up. */
 	constructor(hash: bigint) {
 		super(
 			"ERR_KVCR_HASH_NOT_FOUND",
@@ -156,9 +166,12 @@ export class HashNotFoundError extends KvcrError {
 
 /** A `KeyAdapter` knows more than one full key for a router hash, so none may be chosen. */
 export class AmbiguousHashError extends KvcrError {
+	/** The router hash. */
 	readonly hash: bigint;
 	/** How many full keys share the hash. */
 	readonly candidates: number;
+
+	/** Takes the hash, and the number of full keys it stands for. */
 	constructor(hash: bigint, candidates: number) {
 		super(
 			"ERR_KVCR_AMBIGUOUS_HASH",
@@ -171,6 +184,7 @@ export class AmbiguousHashError extends KvcrError {
 
 /** A memory element index lies outside its region. */
 export class ElementOutOfRangeError extends KvcrError {
+	/** `count` is the number of elements of the region called `label`. */
 	constructor(operation: string, label: string, index: number, count: number) {
 		super(
 			"ERR_KVCR_ELEMENT_OUT_OF_RANGE",
@@ -181,6 +195,7 @@ export class ElementOutOfRangeError extends KvcrError {
 
 /** A memory region was used after its release. */
 export class RegionReleasedError extends KvcrError {
+	/** `label` is that of the region. */
 	constructor(operation: string, label: string) {
 		super(
 			"ERR_KVCR_REGION_RELEASED",
@@ -191,6 +206,7 @@ export class RegionReleasedError extends KvcrError {
 
 /** A memory region cannot be released while a transfer may still touch it. The region stays usable. */
 export class RegionBusyError extends KvcrError {
+	/** `label` is that of the region. */
 	constructor(operation: string, label: string) {
 		super(
 			"ERR_KVCR_REGION_BUSY",
@@ -201,6 +217,7 @@ export class RegionBusyError extends KvcrError {
 
 /** Agent metadata received from a peer cannot be loaded. */
 export class InvalidMetadataError extends KvcrError {
+	/** `reason` says what is wrong with the metadata. */
 	constructor(
 		operation: string,
 		metadata: unknown,
@@ -217,6 +234,7 @@ export class InvalidMetadataError extends KvcrError {
 
 /** A remote handle is of an earlier generation, or was removed: the peer must send its metadata again. */
 export class StaleRemoteError extends KvcrError {
+	/** Takes the name of the remote agent. */
 	constructor(operation: string, agentName: string) {
 		super(
 			"ERR_KVCR_STALE_REMOTE",
@@ -227,6 +245,7 @@ export class StaleRemoteError extends KvcrError {
 
 /** A remote agent cannot be replaced or removed while a transfer to it is in flight. */
 export class RemoteBusyError extends KvcrError {
+	/** Takes the name of the remote agent. */
 	constructor(operation: string, agentName: string) {
 		super(
 			"ERR_KVCR_REMOTE_BUSY",
@@ -237,6 +256,7 @@ export class RemoteBusyError extends KvcrError {
 
 /** The transfer engine refused or failed an operation. */
 export class TransferAgentError extends KvcrError {
+	/** `reason` is what the engine says. */
 	constructor(operation: string, reason: string, options?: ErrorOptions) {
 		super("ERR_KVCR_TRANSFER_AGENT", `${operation}: ${reason}`, options);
 	}
@@ -244,6 +264,7 @@ export class TransferAgentError extends KvcrError {
 
 /** An RDMA-capable transport was required and there is none. */
 export class RdmaUnavailableError extends KvcrError {
+	/** `found` lists the transports there are. */
 	constructor(operation: string, found: readonly string[]) {
 		super(
 			"ERR_KVCR_RDMA_UNAVAILABLE",
@@ -254,6 +275,7 @@ export class RdmaUnavailableError extends KvcrError {
 
 /** Closing could not prove that nothing native can still touch memory; the memory is kept alive on purpose. */
 export class NotQuiescentError extends KvcrError {
+	/** `what` says what could not be proven. */
 	constructor(operation: string, what: string, options?: ErrorOptions) {
 		super(
 			"ERR_KVCR_NOT_QUIESCENT",
@@ -268,6 +290,7 @@ export class NotQuiescentError extends KvcrError {
  * ends.
  */
 export class StartupError extends KvcrError {
+	/** `options.cause` has the error of the start-up and that of the attempt to stop. */
 	constructor(message: string, options?: ErrorOptions) {
 		super("ERR_KVCR_STARTUP", message, options);
 	}
@@ -275,7 +298,10 @@ export class StartupError extends KvcrError {
 
 /** An endpoint string is unusable for its transport, or names nobody in particular (a wildcard address). */
 export class InvalidEndpointError extends KvcrError {
+	/** The endpoint that was given. */
 	readonly endpoint: unknown;
+
+	/** The message reads "operation: endpoint must be expected, got endpoint". */
 	constructor(operation: string, endpoint: unknown, expected: string) {
 		super(
 			"ERR_KVCR_INVALID_ENDPOINT",

@@ -12,14 +12,19 @@ export type PinHandle = string;
 
 /** One piece of a block in framework memory. `label` is the piece's label in the block's layout. */
 export interface FrameworkPiece {
+	/** Label of the piece: its pool, possibly with a part of it. */
 	readonly label: string;
+	/** Registered region that has it. */
 	readonly region: MemoryRegion;
+	/** Index in the region. */
 	readonly element: number;
 }
 
 /** A granted pin: per key its pieces in layout order, or `undefined` for a key the framework does not have. */
 export interface GrantedPin {
+	/** Names the pin when it is released. */
 	readonly handle: PinHandle;
+	/** The memory of every key that is pinned. */
 	readonly blocks: ReadonlyMap<BlockKey, readonly FrameworkPiece[] | undefined>;
 }
 

@@ -4,7 +4,9 @@ import type { BlockKey } from "./names.js";
 
 /** Blocks that appeared in, or left, a tier. Events of one key come in the order of its state changes. */
 export interface InventoryEvent {
+	/** Keys of the blocks; at least one. */
 	readonly keys: readonly BlockKey[];
+	/** Tier they came to, or left. */
 	readonly tier: CacheTier;
 	/** True: they left; false: they became available. */
 	readonly removed: boolean;

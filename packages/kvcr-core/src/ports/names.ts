@@ -33,6 +33,7 @@ export const UINT64_MAX = 0xffff_ffff_ffff_ffffn;
 
 /** Smallest and largest signed 64-bit integer. */
 export const INT64_MIN = -0x8000_0000_0000_0000n;
+/** Largest signed 64-bit integer. */
 export const INT64_MAX = 0x7fff_ffff_ffff_ffffn;
 
 /**

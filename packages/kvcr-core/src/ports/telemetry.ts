@@ -21,9 +21,13 @@ export interface TelemetryStats {
 
 /** A structured logger of the shape pino and similar libraries have. */
 export interface Logger {
+	/** What is of use to nobody but developers. */
 	debug(fields: object, message: string): void;
+	/** What operators may want to know. */
 	info(fields: object, message: string): void;
+	/** What works less well than it should. */
 	warn(fields: object, message: string): void;
+	/** What somebody has to look at. */
 	error(fields: object, message: string): void;
 }
 

@@ -13,12 +13,19 @@
  * (0: contiguous). `addr` is 64-bit and meaningful to agents only.
  */
 export interface RegionDescriptor {
+	/** Kind of memory, as NIXL names it, e.g. `"DRAM"`. */
 	readonly memType: string;
+	/** Device of that kind. */
 	readonly deviceId: number;
+	/** Start, in whatever numbers the agent uses. */
 	readonly addr: bigint;
+	/** Bytes from one element to the next. */
 	readonly stride: number;
+	/** Number of elements. */
 	readonly count: number;
+	/** Bytes of one element. */
 	readonly size: number;
+	/** Label by which both sides match regions. */
 	readonly label: string;
 }
 
@@ -34,9 +41,11 @@ export interface RegionSpec {
 
 /** Registered memory with an owner and an explicit end. */
 export interface MemoryRegion {
+	/** Label it was created with. */
 	readonly label: string;
 	/** Bytes per element. */
 	readonly elementBytes: number;
+	/** Number of elements. */
 	readonly elementCount: number;
 	/** Wire form of this region, sent to peers unchanged. */
 	readonly descriptor: RegionDescriptor;
@@ -63,15 +72,19 @@ export interface RemoteAgent {
 
 /** One element to copy: from a local region to the `remoteRegion`-th region given to `addRemote`. */
 export interface ElementPair {
+	/** Local region. */
 	readonly region: MemoryRegion;
+	/** Index in the local region. */
 	readonly element: number;
 	/** Index into the `regions` given to `addRemote`. */
 	readonly remoteRegion: number;
+	/** Index in the remote region. */
 	readonly remoteElement: number;
 }
 
 /** One write: all pairs, then the notification. */
 export interface WriteRequest {
+	/** Where to write to. */
 	readonly remote: RemoteAgent;
 	/** At least one; both elements of a pair have the same size. */
 	readonly pairs: readonly ElementPair[];
@@ -84,7 +97,9 @@ export type TransferId = number & { readonly __transfer: never };
 
 /** The end of one write. Only `done` is success. */
 export interface TransferCompletion {
+	/** The transfer that ended. */
 	readonly transfer: TransferId;
+	/** How it ended. */
 	readonly outcome: "done" | "failed" | "cancelled";
 	/** Why, for `failed` and `cancelled`. */
 	readonly reason?: string;
@@ -92,12 +107,15 @@ export interface TransferCompletion {
 
 /** A notification that arrived, with the name of the agent that sent it. */
 export interface AgentNotification {
+	/** Name of the agent that sent it. */
 	readonly from: string;
+	/** Its bytes, as sent. */
 	readonly payload: Uint8Array;
 }
 
 /** While held, the agent watches for incoming writes and notifications. End it exactly once; ending twice is harmless. */
 export interface TrafficExpectation {
+	/** The expectation is over. */
 	end(): void;
 }
 
@@ -120,6 +138,7 @@ export interface TransferAgentInfo {
 export interface TransferAgent {
 	/** Name of this agent, unique by itself (wire field `target_agent`). */
 	readonly name: string;
+	/** Kind, transports and settings of this agent. */
 	readonly info: TransferAgentInfo;
 	/**
 	 * Sets the one listener that is called when completions or notifications may be waiting. Calls may be spurious and are

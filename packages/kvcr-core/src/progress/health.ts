@@ -4,6 +4,7 @@ import { KvcrError } from "../ports/index.js";
 
 /** Progress has failed for good: the instance can only be closed. `cause` says why. */
 export class ProgressFailedError extends KvcrError {
+	/** `cause` is what ended progress. */
 	constructor(cause: unknown) {
 		const reason = cause instanceof Error ? cause.message : String(cause);
 		super(

@@ -33,14 +33,21 @@ export type CounterName =
 
 /** One transfer that ended. */
 export interface TransferEvent {
+	/** Which part this instance had in it. */
 	readonly side: "source" | "destination";
+	/** What it was for; `"serve"` at the source. */
 	readonly scope: "fetch" | "deliver" | "serve";
+	/** `"partial"`: some of its blocks. */
 	readonly result: "success" | "partial" | "failed";
+	/** Why not all of it was a success, from a fixed set. */
 	readonly reason?: string;
+	/** Blocks that were moved. */
 	readonly blocks: number;
+	/** Bytes of those blocks. */
 	readonly bytes: number;
 	/** Milliseconds from the start of the operation. */
 	readonly elapsedMs: number;
+	/** Control endpoint or agent name of the other side. */
 	readonly peer: string;
 }
 

@@ -26,6 +26,7 @@ export class MemoryChannel implements ControlChannel {
 	readonly #refused: Record<string, number> = {};
 	readonly #dropped: Record<string, number> = {};
 
+	/** For {@link MemoryNetwork.channel}, which is how to get one. */
 	constructor(name: string, names: readonly string[], network: MemoryNetwork) {
 		this.name = name;
 		this.#names = names;

@@ -26,6 +26,7 @@ export class MemoryFabric {
 	#nextIncarnation = 1;
 	#nextAddr = 0x1_0000_0000_0000n;
 
+	/** Without options: every write succeeds in its turn. */
 	constructor(options: MemoryFabricOptions = {}) {
 		this.#later = schedulerFor(options.clock);
 		this.#defaults = options.agents ?? {};

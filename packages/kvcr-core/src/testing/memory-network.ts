@@ -10,6 +10,7 @@ export interface NetworkMessage {
 	readonly from: string;
 	/** Name of the channel the endpoint stands for. */
 	readonly to: string;
+	/** The message. */
 	readonly bytes: Uint8Array;
 	/** Position in the order of all sends of this network, from 0. */
 	readonly sequence: number;
@@ -45,7 +46,9 @@ export interface MemoryNetworkOptions {
 export class MemoryNetwork {
 	/** Decides the fate of each message from now on. */
 	policy: ((message: NetworkMessage) => MessageFate) | undefined;
+	/** Messages that may wait before sends are refused. */
 	readonly maxQueued: number;
+	/** Longest message accepted, in bytes. */
 	readonly maxMessageBytes: number;
 	/** Messages that reached nobody: lost by policy, cut off, or nobody listened. */
 	lost = 0;
@@ -58,6 +61,7 @@ export class MemoryNetwork {
 	readonly #cuts = new Set<string>();
 	#sequence = 0;
 
+	/** Without options: every message arrives, in order, in a later turn. */
 	constructor(options: MemoryNetworkOptions = {}) {
 		this.policy = options.policy;
 		this.maxQueued = options.maxQueued ?? 100_000;

@@ -104,6 +104,7 @@ export class ScriptedTransferAgent
 	#nextTransfer = 1;
 	#state: "open" | "crashed" | "closed" = "open";
 
+	/** For {@link MemoryFabric.agent}, which is how to get one. */
 	constructor(
 		name: string,
 		incarnation: number,

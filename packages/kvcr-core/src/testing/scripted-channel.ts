@@ -8,7 +8,9 @@ import { AlreadyStartedError, ClosedError } from "../ports/errors.js";
 
 /** One message handed to `send` and accepted. */
 export interface ScriptedSend {
+	/** Whom it was sent to. */
 	readonly endpoint: string;
+	/** Its bytes. */
 	readonly message: Uint8Array;
 }
 
@@ -30,6 +32,7 @@ export class ScriptedChannel implements ControlChannel {
 		this.endpoint = endpoint;
 	}
 
+	/** Where it is in its life. */
 	get state(): "new" | "started" | "closed" {
 		return this.#state;
 	}

@@ -32,11 +32,13 @@ export type ScriptedWriteState = "in_flight" | "stalled" | "ended";
  * happens to a source that is overwritten too early shows.
  */
 export class ScriptedWrite {
+	/** As `write` returned it. */
 	readonly transfer: TransferId;
 	/** Name of the writing agent. */
 	readonly from: string;
 	/** Name of the agent written to. */
 	readonly to: string;
+	/** What was asked for. */
 	readonly request: WriteRequest;
 	/** True once `cancel` was asked for. */
 	cancelRequested = false;
@@ -45,6 +47,7 @@ export class ScriptedWrite {
 	#state: ScriptedWriteState = "in_flight";
 	#copied = 0;
 
+	/** Made by the agent. */
 	constructor(
 		transfer: TransferId,
 		from: string,
@@ -61,6 +64,7 @@ export class ScriptedWrite {
 		this.#owner = owner;
 	}
 
+	/** Where it is in its life. */
 	get state(): ScriptedWriteState {
 		return this.#state;
 	}

@@ -4,7 +4,9 @@ import { KvcrError } from "../ports/index.js";
 
 /** Memory named in a report. */
 export interface ReportedElement {
+	/** Label of the region. */
 	readonly label: string;
+	/** Index in it. */
 	readonly element: number;
 	/** Who owns the memory. */
 	readonly owner: "framework" | "kvcr";
@@ -15,13 +17,16 @@ export interface ReportedElement {
  * this operation only; it never makes the failed data valid.
  */
 export class TransferError extends KvcrError {
+	/** `"uncertain"`: it may still be written or read. `"quiesced"`: it is proven that nothing touches it any more. */
 	readonly state: "uncertain" | "quiesced";
 	/** Which side of the transfer this instance is. */
 	readonly side: "source" | "destination";
 	/** Handle of the transfer, as on the wire. */
 	readonly opHandle: OpHandle;
+	/** The memory it is about. */
 	readonly elements: readonly ReportedElement[];
 
+	/** Made by an instance; the message lists the memory. */
 	constructor(
 		state: "uncertain" | "quiesced",
 		side: "source" | "destination",

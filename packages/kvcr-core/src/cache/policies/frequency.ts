@@ -66,10 +66,12 @@ export class FrequencyPolicy extends BuiltInPolicy {
 		);
 	}
 
+	/** One more block is resident. */
 	onIngest(_meta: BlockMeta): void {
 		this.#resident += 1;
 	}
 
+	/** Learns from a block that nobody wanted again how long blocks stay. */
 	onRemove(meta: BlockMeta): void {
 		if (meta.accessCount === 0 && this.#latest >= meta.lastAccess) {
 			const stayed = this.#latest - meta.lastAccess;

@@ -11,6 +11,7 @@ import { hasCode, type SuiteRunner } from "./runner.js";
 
 /** A fresh adapter and keys to try it with. */
 export interface KeyAdapterSubject<FrameworkKey> {
+	/** The adapter under test. */
 	readonly adapter: KeyAdapter<FrameworkKey>;
 	/** At least two distinct keys that the adapter can resolve by their hashes, if it resolves hashes at all. */
 	readonly known: readonly FrameworkKey[];

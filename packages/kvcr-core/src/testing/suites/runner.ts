@@ -2,7 +2,9 @@
 
 /** The two functions a suite is written with. */
 export interface SuiteRunner {
+	/** Groups tests. */
 	describe(name: string, body: () => void): unknown;
+	/** One test. */
 	it(name: string, body: () => Promise<void>): unknown;
 }
 
