@@ -32,27 +32,43 @@ import { type PoolMemory, type Wiring, wire } from "./wiring.js";
 /** A piece of a block to deposit: registered framework memory, or any bytes, unchanged until the operation completes. */
 export type DepositPiece =
 	| FrameworkPiece
-	| { readonly label: string; readonly bytes: Uint8Array };
+	| {
+			/** Label of its pool. */
+			readonly label: string;
+			/** As many as a slot of the pool has. */
+			readonly bytes: Uint8Array;
+	  };
 
 /** A block to deposit: its pieces in layout order. */
 export interface DepositBlock {
+	/** Full key, 1 to 1024 bytes; not changed afterwards. */
 	readonly key: Uint8Array;
+	/** At least one; their labels are the layout of the block. */
 	readonly pieces: readonly DepositPiece[];
 }
 
 /** Where a block is to be delivered: framework memory per piece. A subset of the labels asks for those pieces only. */
 export interface DeliverDestination {
+	/** Full key, 1 to 1024 bytes. */
 	readonly key: Uint8Array;
+	/** Elements of registered framework regions; each place at most once in a call. */
 	readonly pieces: readonly FrameworkPiece[];
 }
 
 /** What is known about a block, without asking anybody. A status is not a promise. */
 export type QueryResult =
 	| {
+			/** `HIT`: here. `FETCHING`: on its way. `FETCHABLE`: advice names a source. */
 			readonly status: "HIT" | "FETCHING" | "FETCHABLE";
+			/** Where it is, or comes from. */
 			readonly tier: CacheTier;
 	  }
-	| { readonly status: "MISS"; readonly tier?: undefined };
+	| {
+			/** Nothing is known of it. */
+			readonly status: "MISS";
+			/** None. */
+			readonly tier?: undefined;
+	  };
 
 /** Results of queries, shared by everybody. */
 const HIT: QueryResult = Object.freeze({ status: "HIT", tier: "DRAM" });
@@ -68,6 +84,7 @@ const MISS: QueryResult = Object.freeze({ status: "MISS" });
 
 /** What became of one release handle. */
 export interface ReleaseResult {
+	/** The handle, as it was passed. */
 	readonly handle: ReleaseHandle;
 	/** False when the handle was unknown or released before. */
 	readonly released: boolean;
@@ -75,7 +92,9 @@ export interface ReleaseResult {
 
 /** A snapshot of an instance, for operators and tests. */
 export interface KvcrStats {
+	/** Every counter so far, as `name{label="value"}`. */
 	readonly counters: Readonly<Record<string, number>>;
+	/** Managed memory; undefined when no pool has slots. */
 	readonly cache: ManagedCacheStats | undefined;
 	/** Operations without a completion, and completions that were not collected. */
 	readonly operations: { readonly open: number; readonly uncollected: number };
@@ -84,6 +103,7 @@ export interface KvcrStats {
 		readonly pulls: Readonly<Record<string, number>>;
 		readonly writes: number;
 	};
+	/** Pins on framework memory: held, asked for, and not taken back yet. */
 	readonly pins: {
 		readonly held: number;
 		readonly pending: number;
