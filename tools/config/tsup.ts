@@ -20,6 +20,10 @@ export function packageBuild(entry: Entries): Options {
 		dts: true,
 		splitting: true,
 		sourcemap: true,
+		esbuildOptions: (options) => {
+			// Maps lead stack traces to files and lines; the sources in them would double the package.
+			options.sourcesContent = false;
+		},
 		clean: true,
 		// Without them `import.meta` stays in the CommonJS output, where it is a syntax error.
 		shims: true,
