@@ -47,17 +47,10 @@ const BENCHES: Readonly<Record<string, Bench>> = {
 };
 const DEFAULT = ["pull", "nixl", "pull-nixl", "cache"];
 
-const { values, positionals } = parseArgs({
-	allowPositionals: true,
-	options: { json: { type: "string" } },
-});
-const names = positionals.length > 0 ? positionals : DEFAULT;
-for (const name of names) {
-	if (!Object.hasOwn(BENCHES, name))
-		throw new Error(
-			`no bench ${JSON.stringify(name)}; there are ${Object.keys(BENCHES).join(", ")}`,
-		);
-}
+const USAGE = `npm run bench [-- NAME...] [-- --json FILE]
+benches: ${Object.keys(BENCHES).join(", ")}; without names ${DEFAULT.join(", ")}`;
+
+const { values, names } = readArguments();
 const folder = await mkdtemp(join(tmpdir(), "kvcr-bench-"));
 const all: JudgedFigure[] = [];
 try {
@@ -84,6 +77,32 @@ try {
 	console.log(`\n${all.length} figures, ${missed.length} targets missed`);
 } finally {
 	await rm(folder, { recursive: true, force: true });
+}
+
+/** Ends the process when there is nothing to run. */
+function readArguments() {
+	try {
+		const { values, positionals } = parseArgs({
+			allowPositionals: true,
+			options: {
+				json: { type: "string" },
+				help: { type: "boolean", short: "h" },
+			},
+		});
+		if (values.help === true) {
+			console.log(USAGE);
+			process.exit(0);
+		}
+		for (const name of positionals)
+			if (!Object.hasOwn(BENCHES, name))
+				throw new Error(`no bench ${JSON.stringify(name)}`);
+		return { values, names: positionals.length > 0 ? positionals : DEFAULT };
+	} catch (error) {
+		console.error(
+			`bench: ${(error as Error).message.split(". ")[0]}\n\n${USAGE}`,
+		);
+		process.exit(2);
+	}
 }
 
 function run(

@@ -2,7 +2,7 @@
  * Hint to placed between two processes, beside the ZeroMQ round trip and raw loopback TCP of the same run; over NIXL also
  * beside two processes that drive its C library and do nothing else.
  *
- * Run: `npm run bench -- pull [--agent portable|nixl] [--repetitions N] [--json FILE]`
+ * Run: `npm run bench -- pull [--json FILE]`, or `pull-nixl`; by itself it also takes `--agent portable|nixl` and `--repetitions N`.
  */
 import { execFile, fork } from "node:child_process";
 import { subscribe } from "node:diagnostics_channel";
