@@ -29,6 +29,9 @@ export async function closeAll(
 	attempt(() => serve.stop());
 	attempt(() => cache?.close());
 	drain(parts, attempt);
+	// A block that had arrived by now was copied on, or began to be: no slice may run when the memory goes.
+	attempt(() => copier.close());
+	drain(parts, attempt);
 	await transfersEnded(parts, settings.closeTimeoutMs);
 	await channel.close().catch((error: unknown) => failures.push(error));
 	parts.inbox.close();

@@ -565,6 +565,10 @@ export class Kvcr {
 			start();
 		} catch (error) {
 			this.#parts.operations.withdraw(operation);
+			// Entries that ended before hold claims nobody will ever be told of.
+			for (const result of operation.results)
+				if (result?.releaseHandle !== undefined)
+					this.#parts.cache?.releaseHandle(result.releaseHandle);
 			throw error;
 		}
 	}

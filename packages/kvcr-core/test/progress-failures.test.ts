@@ -4,6 +4,7 @@ import { StallMonitor } from "../src/progress/stall-monitor.js";
 import { ManualClock } from "../src/testing/index.js";
 import {
 	Cluster,
+	content,
 	hint,
 	key,
 	leftovers,
@@ -104,6 +105,29 @@ describe("a nonfatal exception while a fetch is admitted", () => {
 		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
 		releaseAll(target, handle);
 		target.kvcr.discardHint("r");
+		expect(leftovers(target)).toEqual(NOTHING_LEFT);
+	});
+
+	it("leaves no claim of blocks of the same call that were here already", () => {
+		const cache = target.parts?.cache;
+		if (cache === undefined) throw new Error("no cache");
+		cluster.deposit(target, B);
+		cache.admit = () => {
+			throw new TypeError("a defect");
+		};
+		target.kvcr.submitHint(hint(source.endpoint, [1n]), "r");
+		expect(() => target.kvcr.fetch([B, A], { requestId: "r" })).toThrow(
+			TypeError,
+		);
+		const blocks = [B, A].map((one) => ({
+			key: one,
+			pieces: [{ label: "kv", bytes: content(one) }],
+		}));
+		expect(() => target.kvcr.deposit(blocks, { noEvict: true })).toThrow(
+			TypeError,
+		);
+		target.kvcr.discardHint("r");
+		cluster.settle();
 		expect(leftovers(target)).toEqual(NOTHING_LEFT);
 	});
 });

@@ -95,6 +95,8 @@ export class DeliverWork implements FillWaiter, CopyListener, Abortable {
 	}
 
 	filled(entry: number, residency: Residency): void {
+		// The call failed after it had joined: its memory is the caller's again.
+		if (this.#operation.results[entry] !== undefined) return;
 		const job = this.#claimForCopy(entry, residency);
 		if (job !== undefined) this.#parts.copier.copy([job]);
 	}

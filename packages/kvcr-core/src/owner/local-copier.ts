@@ -67,6 +67,9 @@ export class LocalCopier {
 		this.#timer = undefined;
 		const queue = this.#queue;
 		this.#queue = [];
+		// What is asked for after this begins at its own beginning.
+		this.#piece = 0;
+		this.#offset = 0;
 		for (const job of queue) job.listener.copied(job.entry, false);
 	}
 
