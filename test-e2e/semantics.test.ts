@@ -7,8 +7,8 @@ import {
 	release,
 } from "./harness/expect.js";
 import { hint } from "./harness/hint.js";
-import { freePort, overRigs, type Rig } from "./harness/rigs.js";
-import type { Worker } from "./harness/worker-handle.js";
+import { freePort, overAllRigs, type Rig } from "./harness/rigs.js";
+import type { TestWorker } from "./harness/worker-handle.js";
 
 /** Long enough for a busy machine: these scenarios are about order, not about deadlines. */
 const PATIENT = { operationTimeoutMs: 10_000, abandonTimeoutMs: 20_000 };
@@ -18,10 +18,10 @@ function poolOf(slotCount: number) {
 }
 
 async function pair(
-	rig: Rig,
-	source: Parameters<Rig["worker"]>[1] = {},
-	target: Parameters<Rig["worker"]>[1] = {},
-): Promise<[Worker, Worker]> {
+	rig: Rig<TestWorker>,
+	source: Parameters<Rig<TestWorker>["worker"]>[1] = {},
+	target: Parameters<Rig<TestWorker>["worker"]>[1] = {},
+): Promise<[TestWorker, TestWorker]> {
 	return Promise.all([
 		rig.worker("source", { ...PATIENT, ...source }),
 		rig.worker("target", { ...PATIENT, ...target }),
@@ -29,7 +29,7 @@ async function pair(
 }
 
 async function statuses(
-	worker: Worker,
+	worker: TestWorker,
 	...hashes: readonly bigint[]
 ): Promise<string[]> {
 	const results = await worker.call(
@@ -40,7 +40,7 @@ async function statuses(
 }
 
 /** Inventory as "+1 -1": hashes that came and went, in order. */
-async function inventory(worker: Worker): Promise<string> {
+async function inventory(worker: TestWorker): Promise<string> {
 	const events = await worker.call("inventory");
 	return events
 		.flatMap(({ keys, removed }) =>
@@ -53,7 +53,7 @@ function hashOf(one: Uint8Array): bigint {
 	return Buffer.from(one).readBigUInt64BE(one.byteLength - 8);
 }
 
-async function counter(worker: Worker, name: string): Promise<number> {
+async function counter(worker: TestWorker, name: string): Promise<number> {
 	return (await worker.call("stats")).counters[name] ?? 0;
 }
 
@@ -61,23 +61,25 @@ const SERVED =
 	'kvcr_transfers_total{side="source",scope="serve",result="success"}';
 
 /** Loads blocks and compares every byte, then gives them back. */
-async function load(worker: Worker, ...keys: readonly Uint8Array[]) {
+async function load(worker: TestWorker, ...keys: readonly Uint8Array[]) {
 	const entries = await worker.call("fetch", keys);
 	expectRightBytes(entries);
 	await release(worker, entries);
 }
 
-async function gone(worker: Worker, hash: bigint): Promise<void> {
+async function gone(worker: TestWorker, hash: bigint): Promise<void> {
 	await expect
 		.poll(() => statuses(worker, hash), { timeout: 10_000 })
 		.toEqual(["MISS"]);
 }
 
-overRigs(
-	"placement between two processes",
+overAllRigs(
+	"placement between two workers",
 	[
 		["portable", "zmq"],
 		["nixl", "zmq"],
+		["portable", "nats"],
+		["portable", "memory"],
 	],
 	(rig) => {
 		it("copy: bytes through later loads, the source keeps its copy, both inventories tell", async () => {
@@ -355,16 +357,18 @@ overRigs(
 	},
 );
 
-overRigs(
+overAllRigs(
 	"source memory that changes between resolution and admission",
 	[
 		["portable", "zmq"],
 		["nixl", "zmq"],
+		["portable", "nats"],
+		["portable", "memory"],
 	],
 	(rig) => {
 		/** A target whose only slots are claimed: what it resolves has to wait, and the source can change meanwhile. */
 		async function waitingTarget(): Promise<{
-			target: Worker;
+			target: TestWorker;
 			go(): Promise<void>;
 		}> {
 			const target = await rig.worker("target", {
@@ -376,7 +380,10 @@ overRigs(
 			return { target, go: () => release(target, held) };
 		}
 
-		async function untilWaiting(target: Worker, count: number): Promise<void> {
+		async function untilWaiting(
+			target: TestWorker,
+			count: number,
+		): Promise<void> {
 			await expect
 				.poll(async () => (await target.call("stats")).cache?.waiting, {
 					timeout: 10_000,

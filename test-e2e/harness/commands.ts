@@ -47,6 +47,11 @@ export interface WorkerOptions {
 	readonly abandonTimeoutMs?: number;
 	readonly eagerConnect?: boolean;
 	readonly capacityLowWatermarkPercent?: number;
+	/** Whether a predecessor under the same endpoint must be dead; default: what the channel says. */
+	readonly exclusiveEndpoint?: boolean;
+	readonly integrity?: "off" | "verify";
+	/** Its agent flips one bit of what the first write brings. */
+	readonly flipsOneBit?: boolean;
 }
 
 /** A block by key and layout; its bytes are computed. */

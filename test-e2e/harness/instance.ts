@@ -20,6 +20,7 @@ import type {
 	EntryReport,
 	WorkerOptions,
 } from "./commands.js";
+import { flipOneBit } from "./flipping.js";
 import { WorkerFramework } from "./framework.js";
 
 export type Handlers = {
@@ -73,6 +74,7 @@ export async function createInstance(
 	}
 
 	const agent = ports.agent ?? (await makeAgent());
+	if (options.flipsOneBit) flipOneBit(agent);
 	const regions = await Promise.all(
 		pools.map(({ name, slotBytes }) =>
 			agent.createRegion({
@@ -118,6 +120,10 @@ export async function createInstance(
 		...(options.eagerConnect !== undefined && {
 			eagerConnect: options.eagerConnect,
 		}),
+		...(options.exclusiveEndpoint !== undefined && {
+			exclusiveEndpoint: options.exclusiveEndpoint,
+		}),
+		...(options.integrity !== undefined && { integrity: options.integrity }),
 	});
 	let driver: KvcrDriver | undefined = new KvcrDriver(kvcr);
 	let hold: StateLockHold | undefined;
