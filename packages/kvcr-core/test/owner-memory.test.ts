@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { BlockMeta, MemoryRegion } from "../src/index.js";
-import { keyText } from "../src/index.js";
+import { keyText, ProgressFailedError } from "../src/index.js";
 import {
 	Cluster,
 	content,
@@ -182,6 +182,47 @@ describe("deliver", () => {
 		releaseAll(target, fetched);
 	});
 
+	it("whose call failed after it had joined a fill writes nothing when that fill completes", async () => {
+		const slow = await cluster.peer("slow", {
+			pools: POOLS,
+			agentOptions: { mode: "manual" },
+		});
+		depositLaidOut(slow, A);
+		target.kvcr.submitHint(hint(slow.endpoint, [1n, 2n]), "r");
+		target.kvcr.fetch([A], { requestId: "r", expectedLayout: LAYOUT });
+		cluster.settle();
+		const agent = target.parts?.agent;
+		if (agent === undefined) throw new Error("no agent");
+		const { expectTraffic } = agent;
+		agent.expectTraffic = () => {
+			throw new Error("the device is gone");
+		};
+		expect(() =>
+			target.kvcr.deliver(
+				[A, B].map((one, element) => ({
+					key: one,
+					pieces: [{ label: "kv:v", region: kv, element }],
+				})),
+				{ requestId: "r" },
+			),
+		).toThrow(ProgressFailedError);
+		agent.expectTraffic = expectTraffic;
+		kv.element(0).fill(7);
+		target.polling = false;
+		slow.agent.writes[0]?.complete();
+		cluster.settle();
+		const close = agent.close.bind(target.agent);
+		let left: Uint8Array | undefined;
+		agent.close = () => {
+			left = kv.element(0).slice();
+			return close();
+		};
+		const closing = target.kvcr.close();
+		await cluster.clock.advanceAsync(10_000);
+		await closing;
+		expect(left).toEqual(new Uint8Array(SLOT).fill(7));
+	});
+
 	it("of very many pieces goes out in several requests, none above what a message holds", async () => {
 		const wide = Array.from({ length: 128 }, (_, i) => `kv:${i}`);
 		const pools = [{ name: "kv", slotBytes: 8, slotCount: 25_600 }];
@@ -301,6 +342,65 @@ describe("deposit", () => {
 		cluster.settle();
 		expect(hasRightBytes(entriesOf(target, check)?.[0])).toBe(true);
 		releaseAll(target, check);
+	});
+
+	it("that waited for a fill which failed makes its own try, and keeps its promise of noEvict", async () => {
+		const slow = await cluster.peer("slow", {
+			pools: POOLS,
+			agentOptions: { mode: "manual" },
+		});
+		depositLaidOut(slow, A);
+		target.kvcr.submitHint(hint(slow.endpoint, [1n]), "r");
+		const fetched = target.kvcr.fetch([A], {
+			requestId: "r",
+			expectedLayout: LAYOUT,
+		});
+		cluster.settle();
+		const block = {
+			key: A,
+			pieces: LAYOUT.map((label) => ({ label, bytes: pieceBytes(A, label) })),
+		};
+		const plain = target.kvcr.deposit([block]);
+		const kept = target.kvcr.deposit([block], { noEvict: true });
+		const dropped = target.kvcr.deposit([block]);
+		cluster.settle();
+		for (const handle of [plain, kept])
+			expect(outcomesOf(target, handle)).toBeUndefined();
+		target.kvcr.abort(dropped);
+		slow.agent.writes[0]?.fail();
+		cluster.settle();
+		expect(outcomesOf(target, fetched)).toEqual(["transfer_failed"]);
+		expect(outcomesOf(target, plain)).toEqual(["SUCCESS"]);
+		expect(outcomesOf(target, kept)).toEqual(["SUCCESS"]);
+		expect(outcomesOf(target, dropped)).toEqual(["aborted"]);
+		expect(target.kvcr.stats().cache?.claims).toBe(1);
+		const check = target.kvcr.fetch([A]);
+		cluster.settle();
+		expect(hasRightBytes(entriesOf(target, check)?.[0])).toBe(true);
+		for (const handle of [check, kept]) releaseAll(target, handle);
+		target.kvcr.discardHint("r");
+		expect(leftovers(target)).toEqual(NOTHING_LEFT);
+	});
+
+	it("that waited for a fill whose slots may still be written fails with it, and leaves them alone", async () => {
+		const slow = await cluster.peer("slow", {
+			pools: POOLS,
+			agentOptions: { mode: "manual" },
+		});
+		depositLaidOut(slow, A);
+		target.kvcr.submitHint(hint(slow.endpoint, [1n]), "r");
+		target.kvcr.fetch([A], { requestId: "r", expectedLayout: LAYOUT });
+		cluster.settle();
+		const handle = target.kvcr.deposit([
+			{
+				key: A,
+				pieces: LAYOUT.map((label) => ({ label, bytes: pieceBytes(A, label) })),
+			},
+		]);
+		cluster.run(1_000);
+		expect(outcomesOf(target, handle)).toEqual(["timeout"]);
+		expect(target.kvcr.stats().cache?.discarding).toBe(1);
+		slow.agent.writes[0]?.fail();
 	});
 
 	it("that the policy declines is dropped, and the rest of the batch goes on", async () => {

@@ -49,6 +49,11 @@ export class DepositWork
 	readonly #copies = new Map<number, CopyJob>();
 	/** Given up while their copy goes on for others. */
 	readonly #aborted = new Set<number>();
+	/** Wait for what somebody else brings in. */
+	readonly #joined = new Set<number>();
+	/** Were left without by somebody else, and have had their own try since. */
+	readonly #retried = new Set<number>();
+	readonly #protect: ReadonlySet<string>;
 	#reserved: CopyJob[] = [];
 
 	/** @param blocks One per key of the operation. @param deadline Clock time until which capacity is awaited. */
@@ -64,35 +69,19 @@ export class DepositWork
 		this.#blocks = blocks;
 		this.#noEvict = noEvict;
 		this.#deadline = deadline;
+		this.#protect = new Set(operation.keys.map((ref) => ref.text));
 	}
 
 	/** Starts. @throws what an admission throws; then no slot is taken. */
 	start(): void {
-		const { cache, admitter, copier } = this.#parts;
-		const missing: AdmissionEntry[] = [];
-		const protect = new Set<string>();
+		const { cache } = this.#parts;
+		const missing: number[] = [];
 		for (const [entry, ref] of this.#operation.keys.entries()) {
-			protect.add(ref.text);
 			const residency = cache.get(ref.text);
 			if (residency !== undefined) this.#present(entry, residency);
-			else
-				missing.push({
-					entry,
-					keyText: ref.text,
-					layout: this.#blocks[entry]?.layout ?? [],
-				});
+			else missing.push(entry);
 		}
-		admitter.admit(
-			missing,
-			"deposit",
-			protect,
-			this.#deadline,
-			this,
-			this.#tickets,
-		);
-		const copies = this.#reserved;
-		this.#reserved = [];
-		copier.copy(copies);
+		this.#admit(missing);
 	}
 
 	reserved(entry: number, residency: Residency, late: boolean): void {
@@ -130,12 +119,14 @@ export class DepositWork
 	}
 
 	filled(entry: number, residency: Residency): void {
+		this.#joined.delete(entry);
 		if (this.#aborted.has(entry)) this.refused(entry, "FAILED", "aborted");
 		else this.#succeed(entry, residency);
 	}
 
 	fillFailed(entry: number, reason: FailureReason): void {
-		this.refused(entry, "FAILED", reason);
+		if (!this.#joined.delete(entry) || !this.#tryAlone(entry, reason))
+			this.refused(entry, "FAILED", reason);
 	}
 
 	abortEntry(entry: number): void {
@@ -158,6 +149,7 @@ export class DepositWork
 			return;
 		}
 		const text = this.#operation.keys[entry]?.text;
+		this.#joined.delete(entry);
 		if (text !== undefined) fills.leave(text, this, entry);
 		this.refused(entry, "FAILED", "aborted");
 	}
@@ -173,8 +165,59 @@ export class DepositWork
 			return;
 		}
 		if (residency.state === "READY") this.#succeed(entry, residency);
-		else if (!this.#parts.fills.join(residency.keyText, this, entry))
-			this.refused(entry, "FAILED", "quarantined");
+		else if (this.#parts.fills.join(residency.keyText, this, entry))
+			this.#joined.add(entry);
+		else this.refused(entry, "FAILED", "quarantined");
+	}
+
+	/** Admits entries, and copies what has its slots at once. @throws what an admission throws. */
+	#admit(entries: readonly number[]): void {
+		const { admitter, copier } = this.#parts;
+		admitter.admit(
+			entries.flatMap((entry): AdmissionEntry[] => {
+				const keyText = this.#operation.keys[entry]?.text;
+				if (keyText === undefined) return [];
+				return [{ entry, keyText, layout: this.#blocks[entry]?.layout ?? [] }];
+			}),
+			"deposit",
+			this.#protect,
+			this.#deadline,
+			this,
+			this.#tickets,
+		);
+		const copies = this.#reserved;
+		this.#reserved = [];
+		copier.copy(copies);
+	}
+
+	/**
+	 * Somebody else did not bring the block in, but its bytes are here: once, unless the slots may still be written or the
+	 * operation is over. False: the entry fails as what it waited for did.
+	 */
+	#tryAlone(entry: number, reason: FailureReason): boolean {
+		const text = this.#operation.keys[entry]?.text;
+		if (
+			text === undefined ||
+			reason === "closed" ||
+			this.#retried.has(entry) ||
+			this.#operation.results[entry] !== undefined
+		)
+			return false;
+		const residency = this.#parts.cache.get(text);
+		if (residency?.state === "DISCARDING") return false;
+		this.#retried.add(entry);
+		if (residency !== undefined) {
+			// Another one that was left without was faster.
+			this.#present(entry, residency);
+			return true;
+		}
+		try {
+			this.#admit([entry]);
+			return true;
+		} catch {
+			// Everybody else who was left without has to be told, too.
+			return false;
+		}
 	}
 
 	#succeed(entry: number, residency: Residency): void {
