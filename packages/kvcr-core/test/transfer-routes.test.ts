@@ -16,6 +16,7 @@ import { Wire } from "./support/wire.js";
 
 const A = key(1n);
 const B = key(2n);
+const C = key(3n);
 
 let cluster: Cluster;
 let wire: Wire;
@@ -213,21 +214,62 @@ describe("incarnations", () => {
 		expect(target.reports?.map((one) => one.state)).toEqual(["uncertain"]);
 	});
 
-	it("a replacement that is heard of ends the wait for its predecessor before the deadline", async () => {
-		const first = await cluster.peer("source", {
-			agentOptions: { mode: "manual" },
-		});
+	it.each([
+		{ exclusiveEndpoint: true, has: [A, B], outcome: "SUCCESS", unsafe: 0 },
+		{ exclusiveEndpoint: true, has: [B], outcome: "not_at_source", unsafe: 0 },
+		{
+			exclusiveEndpoint: false,
+			has: [A, B],
+			outcome: "peer_unreachable",
+			unsafe: 1,
+		},
+	])(
+		"a replacement that is heard of ends the wait for its predecessor before the deadline: $outcome",
+		async ({ exclusiveEndpoint, has, outcome, unsafe }) => {
+			const first = await cluster.peer("source", {
+				agentOptions: { mode: "manual" },
+			});
+			const target = await cluster.peer("target");
+			cluster.deposit(first, A);
+			const handle = fetchFrom(target, first);
+			cluster.crash(first);
+			const second = await cluster.peer("source", { exclusiveEndpoint });
+			cluster.deposit(second, ...has);
+			target.kvcr.submitHint(hint(second.endpoint, [2n]));
+			cluster.run(100);
+			expect(outcomesOf(target, handle)).toEqual([outcome]);
+			expect(target.kvcr.stats().cache?.discarding).toBe(unsafe);
+			expect(target.kvcr.query([B])).toMatchObject([{ status: "HIT" }]);
+			const [entry] = entriesOf(target, handle) ?? [];
+			expect(hasRightBytes(entry)).toBe(outcome === "SUCCESS");
+		},
+	);
+
+	it("a refusal that comes behind the news of a replacement still allows another attempt", async () => {
+		const first = await cluster.peer("source");
 		const target = await cluster.peer("target");
-		cluster.deposit(first, A);
-		const handle = fetchFrom(target, first);
+		cluster.deposit(first, C);
+		forget(target, fetchFrom(target, first, C) as never);
 		cluster.crash(first);
-		const second = await cluster.peer("source");
-		cluster.deposit(second, B);
-		target.kvcr.submitHint(hint(second.endpoint, [2n]));
-		cluster.run(100);
-		expect(outcomesOf(target, handle)).toEqual(["peer_unreachable"]);
+		const second = await cluster.peer("source", { exclusiveEndpoint: false });
+		cluster.deposit(second, A, B);
+		wire.hold("write_refused", "write_probe_ack");
+		const late = fetchFrom(target, second, A);
+		wire.pass("write_refused");
+		const other = fetchFrom(target, second, B);
+		cluster.run(50);
+		expect(outcomesOf(target, other)).toEqual(["SUCCESS"]);
+		expect(wire.of("write_probe")).toHaveLength(1);
+		expect(outcomesOf(target, late)).toBeUndefined();
+		wire.release("write_refused");
+		cluster.run(50);
+		expect(outcomesOf(target, late)).toEqual(["SUCCESS"]);
+		expect(hasRightBytes(entriesOf(target, late)?.[0])).toBe(true);
+		// The answer to the probe is about the first attempt: nobody waits for that any more.
+		wire.release("write_probe_ack");
+		cluster.settle();
 		expect(target.kvcr.stats().cache?.discarding).toBe(0);
-		expect(target.kvcr.query([B])).toMatchObject([{ status: "HIT" }]);
+		expect(target.kvcr.stats().transfers.pulls).toEqual({});
 	});
 });
 

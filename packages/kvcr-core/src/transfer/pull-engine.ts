@@ -142,29 +142,15 @@ export class PullEngine {
 			this.#dropped("refusal_unmatched");
 			return;
 		}
-		const { sources, clock } = this.#options;
+		const { sources } = this.#options;
 		// Whatever answered does not know us. A refusal that comes late must not erase what was learned since.
 		if (sources.incarnationOf(endpoint) === pull.incarnation)
 			sources.invalidate(endpoint);
 		this.#options.telemetry.count("kvcr_writes_refused_total", {
 			side: "destination",
 		});
-		if (pull.state !== "requested") {
-			this.#finish(pull, NOTHING, pull.cause);
-			return;
-		}
-		if (
-			pull.attempts >= MAX_ATTEMPTS ||
-			clock.now() >= pull.request.deadline ||
-			this.#closed
-		) {
-			this.#finish(pull, NOTHING, "transfer_failed");
-			return;
-		}
-		this.#forgetHandle(pull);
-		pull.enter("connecting");
-		if (!sources.await(endpoint, this.#waiterOf(pull)))
-			this.#finish(pull, NOTHING, "peer_unreachable");
+		if (pull.state !== "requested") this.#finish(pull, NOTHING, pull.cause);
+		else this.#again(pull, "transfer_failed");
 	}
 
 	/** The source answered a probe. */
@@ -179,29 +165,39 @@ export class PullEngine {
 			this.#dropped("probe_ack_unmatched");
 			return;
 		}
-		if (pull.state !== "cancelling" && pull.state !== "quarantined") {
-			this.#dropped("probe_ack_unmatched");
-			return;
-		}
 		const answeredBy = message.header.senderIncarnation;
 		const dead =
 			message.deadIncarnation !== undefined &&
 			message.deadIncarnation === pull.incarnation;
+		if (pull.state === "requested") {
+			// Asked only because somebody else answers there by now. A refusal would have come before this.
+			if (pull.probes === 0 || answeredBy === pull.incarnation)
+				this.#dropped("probe_ack_unmatched");
+			else if (dead) {
+				this.#options.sources.identify(endpoint, message.header);
+				this.#again(pull, "peer_unreachable");
+			} else this.#giveUp(pull, "peer_unreachable");
+			return;
+		}
+		if (pull.state !== "cancelling" && pull.state !== "quarantined") {
+			this.#dropped("probe_ack_unmatched");
+			return;
+		}
 		if (dead || (message.terminal && answeredBy === pull.incarnation))
 			this.#finish(pull, NOTHING, pull.cause);
 		// Last: what else was asked of the dead one is probed because of it.
 		if (dead) this.#options.sources.identify(endpoint, message.header);
 	}
 
-	/** Another incarnation answers at an endpoint: it may know what became of the one before. */
+	/**
+	 * Another incarnation answers at an endpoint: it may know what became of the one before. A pull that still waits goes on
+	 * waiting for its answer: a refusal may be on its way, and allows another attempt.
+	 */
 	sourceReplaced(endpoint: string, incarnation: Incarnation): void {
 		for (const pull of this.#pulls) {
 			if (pull.request.source !== endpoint || pull.incarnation === incarnation)
 				continue;
-			if (pull.state === "cancelling" || pull.state === "quarantined")
-				this.#probe(pull);
-			else if (pull.state === "requested")
-				this.#giveUp(pull, "peer_unreachable");
+			if (pull.state !== "connecting") this.#probe(pull);
 		}
 	}
 
@@ -284,6 +280,25 @@ export class PullEngine {
 		if (accepted) return;
 		sources.invalidate(request.source);
 		this.#finish(pull, NOTHING, "peer_unreachable");
+	}
+
+	/** Asks once more, with all of the memory, for what is known to be over without a byte to come. */
+	#again(pull: Pull, reason: PullFailure): void {
+		const { sources, clock } = this.#options;
+		const { source, deadline } = pull.request;
+		if (
+			pull.attempts >= MAX_ATTEMPTS ||
+			clock.now() >= deadline ||
+			this.#closed
+		) {
+			this.#finish(pull, NOTHING, reason);
+			return;
+		}
+		this.#forgetHandle(pull);
+		pull.probes = 0;
+		pull.enter("connecting");
+		if (!sources.await(source, this.#waiterOf(pull)))
+			this.#finish(pull, NOTHING, "peer_unreachable");
 	}
 
 	#deadline(pull: Pull): void {
