@@ -175,5 +175,6 @@ function suite(name, cwd, script = "test") {
 		command: ["pnpm", "run", "--silent", script, "--allowOnly=false"],
 		cwd,
 		report: "vitest",
+		timeoutMs: 420_000,
 	};
 }
