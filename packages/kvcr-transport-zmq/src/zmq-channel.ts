@@ -119,7 +119,14 @@ export class ZmqControlChannel implements ControlChannel {
 		closeAtExit.add(this.#abandon);
 		const address = await bindAddress(operation, host);
 		this.#assertOpen(operation);
-		await this.#gate?.start();
+		try {
+			await this.#gate?.start();
+		} catch (error) {
+			this.#assertOpen(operation);
+			throw error;
+		}
+		// A socket made from here on would be closed by nobody.
+		this.#assertOpen(operation);
 		const pull = this.#makePull(address);
 		this.#pull = pull;
 		try {
@@ -134,8 +141,8 @@ export class ZmqControlChannel implements ControlChannel {
 				`an address this host can listen on (${(error as Error).message})`,
 			);
 		}
-		const { lastEndpoint } = pull;
 		this.#assertOpen(operation);
+		const { lastEndpoint } = pull;
 		this.#bound = lastEndpoint ?? undefined;
 		const bound = Number(/:(\d+)$/.exec(lastEndpoint ?? "")?.[1] ?? port);
 		this.#endpoints = advertised.map((endpoint) =>

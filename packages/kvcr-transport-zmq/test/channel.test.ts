@@ -1,10 +1,11 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
-import { createConnection } from "node:net";
+import { createConnection, createServer } from "node:net";
 import { ManualClock } from "kvcr-core/testing";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { Push } from "zeromq";
 import {
+	generateCurveKeys,
 	ZmqControlChannel,
 	type ZmqControlChannelOptions,
 } from "../src/index.js";
@@ -58,6 +59,61 @@ async function receiver(port = 0) {
 	await until("its endpoint", () => endpoint !== "");
 	return { process, got, endpoint };
 }
+
+/** Whether nobody listens on a port. */
+async function isFree(port: number): Promise<boolean> {
+	const server = createServer();
+	try {
+		server.listen(port, "127.0.0.1");
+		await once(server, "listening");
+		return true;
+	} catch {
+		return false;
+	} finally {
+		server.close();
+	}
+}
+
+describe("a close during the start", () => {
+	it.each([
+		["without", undefined],
+		["with", generateCurveKeys()],
+	])(
+		"frees the port at whatever moment it comes, %s CURVE",
+		async (_, keys) => {
+			const { channel, endpoint } = await open();
+			const port = Number(endpoint.split(":").at(-1));
+			await channel.close();
+			for (let moment = 0; moment < 40; moment += 1) {
+				const next = new ZmqControlChannel({
+					port,
+					...(keys && {
+						curve: { ...keys, allow: [], serverKey: keys.publicKey },
+					}),
+				});
+				const start = next
+					.start(() => {})
+					.then(
+						() => "started",
+						({ code }) => code,
+					);
+				// Most of the moments are within the first turn of the event loop, the rest are turns.
+				for (let at = 0; at < Math.min(moment, 30); at += 1)
+					await Promise.resolve();
+				for (let at = 30; at < moment; at += 1)
+					await new Promise((resolve) => setImmediate(resolve));
+				await next.close();
+				expect(["started", "ERR_KVCR_CLOSED"]).toContain(await start);
+				let free = false;
+				for (let tries = 0; !free && tries < 200; tries += 1) {
+					free = await isFree(port);
+					if (!free) await new Promise((resolve) => setTimeout(resolve, 10));
+				}
+				expect({ moment, free }).toEqual({ moment, free: true });
+			}
+		},
+	);
+});
 
 describe("endpoints", () => {
 	it("are exclusive where peers are told the address that is bound, and not where something translates it", () => {
