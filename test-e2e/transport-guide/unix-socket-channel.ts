@@ -40,7 +40,9 @@ export class UnixSocketChannel implements ControlChannel {
 		this.#receive = receive;
 		if (this.#path === undefined) return;
 		await new Promise<void>((resolve, reject) => {
-			this.#server.once("error", reject).listen(this.#path, resolve);
+			const overtaken = () => reject(new ClosedError("start", "the channel"));
+			this.#server.once("error", reject).once("close", overtaken);
+			this.#server.listen(this.#path, resolve);
 		});
 	}
 

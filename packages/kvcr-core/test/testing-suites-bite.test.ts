@@ -192,6 +192,23 @@ describe("controlChannelSuite bites on a channel that", () => {
 			() => ({ close: () => new Promise(() => {}) }),
 		],
 		[
+			"leaves a start for ever unsettled when a close overtakes it",
+			"ends a start",
+			(inner) => {
+				let closed = false;
+				return {
+					start: async (receive) => {
+						await inner.start(receive);
+						if (closed) await new Promise(() => {});
+					},
+					close: () => {
+						closed = true;
+						return inner.close();
+					},
+				};
+			},
+		],
+		[
 			"goes on delivering after close",
 			"never delivers after close",
 			() => ({ close: async () => {} }),

@@ -292,6 +292,28 @@ export function controlChannelSuite(
 			await within("again", patience, never.close());
 		});
 
+		test("ends a start that a close overtakes, at whatever moment", async (rig) => {
+			const peer = await rig.open();
+			for (let moment = 0; moment < 24; moment += 1) {
+				const channel = await rig.make();
+				const started = channel
+					.start(() => {})
+					.then(
+						() => undefined,
+						(error: unknown) => ({ error }),
+					);
+				// The first moments are steps within one turn of the event loop, the rest are turns.
+				for (let at = 0; at < Math.min(moment, 16); at += 1)
+					await Promise.resolve();
+				for (let at = 16; at < moment; at += 1)
+					await new Promise((resolve) => setTimeout(resolve, 0));
+				await within("close", patience, channel.close());
+				const failed = await within("start", patience, started);
+				if (failed !== undefined) hasCode("ERR_KVCR_CLOSED")(failed.error);
+				assert.equal(channel.send(peer.endpoint, Uint8Array.of(1)), false);
+			}
+		});
+
 		test("closes soon although messages wait for a peer that is not there", async (rig) => {
 			const { channel } = await rig.open();
 			const absent = await factory.absentEndpoint();
