@@ -245,6 +245,7 @@ describe("incomplete source G2", () => {
 				{ name: "kv", slotBytes: SLOT, slotCount: 4 },
 				{ name: "aux", slotBytes: SLOT, slotCount: 4 },
 			],
+			agentOptions: { mode: "manual" },
 		});
 		two.kvcr.deposit([
 			{
@@ -258,6 +259,10 @@ describe("incomplete source G2", () => {
 		cluster.deposit(two, B);
 		target.kvcr.submitHint(hint(two.endpoint, [1n, 2n]), "r");
 		const handle = target.kvcr.fetch([A, B], { requestId: "r" });
+		cluster.settle();
+		// While the write of the other one is under way.
+		expect(two.kvcr.stats().cache?.claims).toBe(1);
+		two.agent.writes[0]?.complete();
 		cluster.settle();
 		expect(outcomesOf(target, handle)).toEqual(["not_at_source", "SUCCESS"]);
 		expect(leftovers(two)).toEqual(NOTHING_LEFT);

@@ -135,6 +135,17 @@ describe("the operation deadline at the target", () => {
 		hasty.agent.writes[0]?.confirmCancel();
 		cluster.settle();
 		expect(leftovers(hasty)).toEqual(NOTHING_LEFT);
+		// The other way round, and without a probe to tell: the target is the one with less time.
+		wire.lose("write_probe");
+		const asker = await cluster.peer("asker", { operationTimeoutMs: 300 });
+		asker.kvcr.submitHint(hint(source.endpoint, [1n]), "r");
+		asker.kvcr.fetch([A], { requestId: "r" });
+		cluster.settle();
+		expect(wire.of("start_write").at(-1)?.remainingTimeoutMs).toBe(300);
+		cluster.run(299);
+		expect(onlyWrite().cancelRequested).toBe(false);
+		cluster.run(1);
+		expect(onlyWrite().cancelRequested).toBe(true);
 	});
 
 	it("in the same tick as the completion loses no transfer", () => {
