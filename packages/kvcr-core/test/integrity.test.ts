@@ -8,6 +8,7 @@ import {
 	key,
 	type Peer,
 	type PeerOptions,
+	SLOT,
 } from "./support/cluster.js";
 
 describe("end-to-end integrity", () => {
@@ -67,6 +68,66 @@ describe("end-to-end integrity", () => {
 		expect(trusting.kvcr.stats().counters).toMatchObject({
 			'kvcr_hint_outcomes_total{outcome="placed"}': 1,
 		});
+	});
+
+	it("counts what arrives without a checksum", async () => {
+		const silent = await cluster.peer("silent");
+		cluster.deposit(silent, key(1n));
+		const target = await cluster.peer("target", { integrity: "verify" });
+		target.kvcr.submitHint(hint(silent.endpoint, [1n]));
+		cluster.settle();
+		expect(target.kvcr.stats().counters).toMatchObject({
+			'kvcr_hint_outcomes_total{outcome="placed"}': 1,
+			'kvcr_integrity_checks_total{result="unchecked"}': 1,
+		});
+	});
+
+	it("knows the bytes of now, not those of a block that was evicted, hashed or not", async () => {
+		const small = await cluster.peer("small", {
+			integrity: "verify",
+			pools: [{ name: "kv", slotBytes: SLOT, slotCount: 2 }],
+		});
+		const put = (hash: bigint, fill: number) => {
+			const bytes = new Uint8Array(SLOT).fill(fill);
+			small.kvcr.deposit([
+				{ key: key(hash), pieces: [{ label: "kv", bytes }] },
+			]);
+			// Not settled: hashing has not begun when the next one pushes it out.
+			small.kvcr.pollCompleted();
+		};
+		small.adapter.learn(key(1n), key(2n), key(3n));
+		for (let round = 0; round < 20; round += 1) {
+			for (const hash of [1n, 2n, 3n]) put(hash, round + Number(hash));
+			if (round % 3 === 0) cluster.settle();
+		}
+		put(1n, 77);
+		cluster.settle();
+		const target = await cluster.peer("target", { integrity: "verify" });
+		target.kvcr.submitHint(hint(small.endpoint, [1n]));
+		cluster.settle();
+		expect(target.kvcr.stats().counters).toMatchObject({
+			'kvcr_hint_outcomes_total{outcome="placed"}': 1,
+			'kvcr_integrity_checks_total{result="verified"}': 1,
+		});
+		const handle = target.kvcr.fetch([key(1n)]);
+		cluster.settle();
+		const piece = target.results.find((one) => one.handle === handle)
+			?.entries[0]?.pieces?.[0];
+		expect(piece?.region.element(piece.element)[0]).toBe(77);
+	});
+
+	it("of a move: the source has given its block up, and a damaged one is not kept for that", async () => {
+		const target = await flippingPeer(cluster, "target", {
+			integrity: "verify",
+		});
+		target.kvcr.submitHint(hint(source.endpoint, [1n], { mode: "move" }));
+		cluster.settle();
+		expect(target.kvcr.stats().counters).toMatchObject({
+			'kvcr_hint_outcomes_total{outcome="integrity_failed"}': 1,
+		});
+		expect(target.kvcr.query([key(1n)])).toEqual([{ status: "MISS" }]);
+		expect(source.kvcr.query([key(1n)])).toEqual([{ status: "MISS" }]);
+		expect(target.kvcr.stats().cache).toMatchObject({ filling: 0, claims: 0 });
 	});
 
 	it("closing in the middle of a check leaves nothing behind", async () => {

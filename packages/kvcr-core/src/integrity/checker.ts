@@ -31,8 +31,8 @@ export interface IntegrityOptions {
 	readonly hasher: BlockHasher;
 	/** Runs a verdict in the owner's turn. */
 	readonly toOwner: (task: () => void) => void;
-	/** Counts what was checked. */
-	readonly count: (result: "verified" | "failed") => void;
+	/** Counts the blocks that came from peers. */
+	readonly count: (result: "verified" | "failed" | "unchecked") => void;
 }
 
 export class IntegrityChecker {
@@ -83,6 +83,11 @@ export class IntegrityChecker {
 		}
 		this.#checks.push({ residency, expected, done });
 		this.#arm();
+	}
+
+	/** A block arrived of which nobody said a checksum: the source keeps none, has not computed it yet, or was not asked. */
+	unchecked(): void {
+		this.#options.count("unchecked");
 	}
 
 	/** Ends every check with `closed`. Call it in the owner's turn. */

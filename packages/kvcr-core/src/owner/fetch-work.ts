@@ -288,6 +288,7 @@ class FillGroup implements PullListener {
 	#arrived(fill: Fill, checksum: bigint | undefined): void {
 		const { fills, integrity } = this.#parts;
 		if (integrity === undefined || checksum === undefined) {
+			integrity?.unchecked();
 			fills.complete(fill);
 			return;
 		}
