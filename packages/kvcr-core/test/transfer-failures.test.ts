@@ -94,6 +94,20 @@ describe("the operation deadline at the target", () => {
 		expect(quarantined(target)).toBe(1);
 	});
 
+	it("ends the advice at once: nothing else is asked of a source that did not answer in time", () => {
+		fetch(A);
+		wire.lose("write_probe");
+		cluster.run(999);
+		const asked = { requestId: "r" };
+		target.kvcr.submitHint(hint(source.endpoint, [2n]), "r");
+		expect(target.kvcr.query([B], asked)).toMatchObject([
+			{ status: "FETCHABLE" },
+		]);
+		cluster.run(1);
+		expect(target.kvcr.stats().transfers.pulls).toEqual({ cancelling: 1 });
+		expect(target.kvcr.query([B], asked)).toMatchObject([{ status: "MISS" }]);
+	});
+
 	it("fails the caller of a delivery at the abandonment deadline only, because its memory is not safe before", () => {
 		const handle = deliver(0, A);
 		wire.lose("write_probe");
@@ -378,6 +392,53 @@ describe("a probe", () => {
 		cluster.run(1_000);
 		expect(outcomesOf(target, handle)).toEqual(["peer_unreachable"]);
 		expect(wire.of("write_probe")).toEqual([]);
+	});
+});
+
+describe("a refusal", () => {
+	it("from another endpoint, without one that it echoes, or of an unknown operation is dropped and counted", () => {
+		const handle = fetch(A);
+		const [request] = wire.of("start_write");
+		if (request === undefined) throw new Error("nothing was requested");
+		const { opHandle } = request;
+		const refusal = {
+			type: "write_refused",
+			header: {
+				targetAgent: source.agent.name,
+				senderIncarnation: source.kvcr.incarnation,
+				senderControlEndpoint: source.endpoint,
+			},
+			opHandle,
+		} as const;
+		wire.forge(target, {
+			...refusal,
+			header: { ...refusal.header, senderControlEndpoint: "memory://other" },
+		});
+		const { senderControlEndpoint, ...anonymous } = refusal.header;
+		expect(senderControlEndpoint).toBe(source.endpoint);
+		wire.forge(target, { ...refusal, header: anonymous });
+		wire.forge(target, {
+			...refusal,
+			opHandle: (opHandle - 1n) as typeof opHandle,
+		});
+		cluster.settle();
+		expect(wire.of("start_write")).toHaveLength(1);
+		expect(target.kvcr.stats().transfers.pulls).toEqual({ requested: 1 });
+		expect(target.kvcr.stats().counters).toMatchObject({
+			'kvcr_notifications_dropped_total{reason="refusal_unmatched"}': 2,
+			'kvcr_control_dropped_total{reason="malformed"}': 1,
+		});
+		// The right one counts: nothing of the operation was submitted, and it is asked for again.
+		wire.forge(target, refusal);
+		cluster.settle();
+		expect(wire.of("start_write")).toHaveLength(2);
+		expect(source.agent.writes).toHaveLength(2);
+		source.agent.writes[1]?.complete();
+		cluster.settle();
+		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
+		source.agent.writes[0]?.fail();
+		cluster.settle();
+		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
 	});
 });
 
