@@ -47,6 +47,7 @@ type ChannelState = "new" | "starting" | "open" | "closing" | "closed";
 type Refusal =
 	| "not_started"
 	| "closed"
+	| "not_bytes"
 	| "invalid_endpoint"
 	| "too_large"
 	| "over_server_limit"
@@ -242,6 +243,7 @@ export class NatsControlChannel implements ControlChannel {
 	private refusal(endpoint: string, message: Uint8Array): Refusal | undefined {
 		if (this.state === "new" || this.state === "starting") return "not_started";
 		if (this.state !== "open") return "closed";
+		if (!(message instanceof Uint8Array)) return "not_bytes";
 		const subject = this.subjects.subjectOf(endpoint);
 		if (subject === undefined) return "invalid_endpoint";
 		if (message.byteLength > MAX_CONTROL_MESSAGE_BYTES) return "too_large";

@@ -3,6 +3,7 @@ import { KvcrError, showValue } from "kvcr-core";
 
 /** No usable connection to a NATS server: unreachable, refused the credentials, or did not answer in time. */
 export class NatsConnectionError extends KvcrError {
+	/** @param reason what went wrong, without the operation; `options.cause` is the client's error where there is one */
 	constructor(operation: string, reason: string, options?: ErrorOptions) {
 		super("ERR_KVCR_NATS_CONNECTION", `${operation}: ${reason}`, options);
 	}
@@ -12,6 +13,8 @@ export class NatsConnectionError extends KvcrError {
 export class NatsPermissionError extends KvcrError {
 	/** The subject that may not be read. */
 	readonly subject: string;
+
+	/** @param subject the subject that may not be read; `options.cause` is the server's refusal */
 	constructor(operation: string, subject: string, options?: ErrorOptions) {
 		super(
 			"ERR_KVCR_NATS_PERMISSION",

@@ -9,7 +9,6 @@ import {
 	InvalidArgumentError,
 	type Logger,
 	MAX_CONTROL_MESSAGE_BYTES,
-	silentLogger,
 	systemClock,
 } from "kvcr-core";
 import type { NatsControlChannel } from "./channel.js";
@@ -17,7 +16,7 @@ import { reasonOf } from "./errors.js";
 import type { Link } from "./link.js";
 import { linkFor } from "./link-of.js";
 import type { NatsLike, NatsLikeMessage } from "./nats-like.js";
-import { boundedInteger } from "./options.js";
+import { boundedInteger, checkObject, loggerOf } from "./options.js";
 import { isPlainSubject } from "./subjects.js";
 
 /** Options of {@link listenForHints}. */
@@ -55,6 +54,7 @@ export interface HintListenerStats {
 
 /** A running listener. */
 export interface HintListener {
+	/** A copy of the counters, as they are now. */
 	stats(): HintListenerStats;
 	/** Ends it; `submit` is not called any more. The connection or channel stays open. */
 	close(): Promise<void>;
@@ -72,6 +72,8 @@ export async function listenForHints(
 	options: ListenForHintsOptions,
 ): Promise<HintListener> {
 	const operation = "listenForHints";
+	checkObject(source, operation, "source");
+	checkObject(options, operation, "options");
 	const subject =
 		options.subject ??
 		("hintSubject" in source ? source.hintSubject : undefined);
@@ -105,7 +107,7 @@ export async function listenForHints(
 		operation,
 		"maxPending",
 	);
-	const logger = options.logger ?? silentLogger;
+	const logger = loggerOf(options.logger, operation);
 	const { link, own } = await linkFor(source, operation, systemClock, logger);
 	const intake = new HintIntake(
 		link,

@@ -1,7 +1,7 @@
 /** How the parts of this package find the link behind a channel, without making it part of the channel's public face. */
 import { type Clock, InvalidArgumentError, type Logger } from "kvcr-core";
 import { Link } from "./link.js";
-import type { NatsLike } from "./nats-like.js";
+import { isNatsLike } from "./nats-like.js";
 
 /** Links of the channels that are not closed. */
 export const linkOf = new WeakMap<object, Link>();
@@ -24,7 +24,7 @@ export async function linkFor(
 			"a started channel or a connection",
 		);
 	}
-	if (!isConnection(source)) {
+	if (!isNatsLike(source)) {
 		throw new InvalidArgumentError(
 			operation,
 			"source",
@@ -40,11 +40,4 @@ export async function linkFor(
 	);
 	await link.start(operation);
 	return { link, own: true };
-}
-
-function isConnection(source: object): source is NatsLike {
-	const { publish, subscribe, flush, status } = source as Partial<NatsLike>;
-	return [publish, subscribe, flush, status].every(
-		(method) => typeof method === "function",
-	);
 }

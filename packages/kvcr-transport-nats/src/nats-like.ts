@@ -5,40 +5,69 @@
 
 /** A message as handed to a subscription's callback. */
 export interface NatsLikeMessage {
+	/** The subject it was published to. */
 	readonly subject: string;
+	/** Its payload; may be a view of a larger buffer of the client. */
 	readonly data: Uint8Array;
+	/** Where its sender expects an answer; absent or empty when it expects none. */
 	readonly reply?: string | undefined;
 }
 
 /** One subscription. */
 export interface NatsLikeSubscription {
+	/** Ends it at once; no message reaches the callback afterwards. */
 	unsubscribe(): void;
+	/** Whether it ended, by `unsubscribe` or because the server refused it. */
 	isClosed(): boolean;
 }
 
 /** A change of the connection. Only `type` is common to all client generations. */
 export interface NatsLikeStatus {
+	/** The client's own word for the change, such as `"disconnect"` or `"reconnect"`. */
 	readonly type: string;
 }
 
 /** A connection: of `@nats-io/transport-node`, of `nats` 2.x, or of anything else of this shape. */
 export interface NatsLike {
-	readonly info?: { readonly max_payload: number };
+	/** What the server said of itself; absent until it did. */
+	readonly info?: {
+		/** Largest payload the server takes, in bytes. */
+		readonly max_payload: number;
+	};
+	/** Hands a message to the client for sending. May throw, for example when the connection is closed. */
 	publish(
 		subject: string,
 		payload?: Uint8Array,
-		options?: { reply?: string },
+		options?: {
+			/** Subject to name for answers. */
+			reply?: string;
+		},
 	): void;
+	/** Subscribes; the client repeats it after a reconnect. May throw like `publish`. */
 	subscribe(
 		subject: string,
 		options?: {
+			/** Takes each message, or the error that ended the subscription. */
 			callback?: (error: Error | null, message: NatsLikeMessage) => void;
 		},
 	): NatsLikeSubscription;
+	/** Resolves when the server has taken everything handed over before; rejects when the connection ends first. */
 	flush(): Promise<void>;
+	/** Ends the connection for good. Called only on connections this package opened. */
 	close(): Promise<void>;
+	/** Whether the connection ended for good; false while the client is reconnecting. */
 	isClosed(): boolean;
+	/** The changes of the connection from now on. */
 	status(): AsyncIterable<NatsLikeStatus>;
+}
+
+/** True when a value has the methods every NATS connection has. */
+export function isNatsLike(value: unknown): value is NatsLike {
+	if (typeof value !== "object" || value === null) return false;
+	const { publish, subscribe, flush, status } = value as Partial<NatsLike>;
+	return [publish, subscribe, flush, status].every(
+		(method) => typeof method === "function",
+	);
 }
 
 /** What a status means here. Everything else a client reports is of no concern. */

@@ -8,7 +8,7 @@ import {
 	systemClock,
 } from "kvcr-core";
 import type { NatsConnectionOptions } from "./dial.js";
-import type { NatsLike } from "./nats-like.js";
+import { isNatsLike, type NatsLike } from "./nats-like.js";
 
 /** Options of {@link NatsControlChannel}. Give `connection` or `connect`, not both; with neither, 127.0.0.1:4222 is used. */
 export interface NatsControlChannelOptions {
@@ -65,6 +65,8 @@ export interface NatsControlChannelOptions {
 	clock?: Clock;
 }
 
+const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
+
 /** Options with every default filled in. */
 export interface ResolvedOptions {
 	readonly connectTimeoutMs: number;
@@ -85,6 +87,7 @@ export function resolveOptions(
 	options: NatsControlChannelOptions,
 	operation: string,
 ): ResolvedOptions {
+	checkObject(options, operation, "options");
 	if (options.connection !== undefined && options.connect !== undefined) {
 		throw new InvalidArgumentError(
 			operation,
@@ -93,6 +96,15 @@ export function resolveOptions(
 			"absent when connection is given",
 		);
 	}
+	if (options.connection !== undefined && !isNatsLike(options.connection))
+		throw new InvalidArgumentError(
+			operation,
+			"connection",
+			options.connection,
+			"a connection of a NATS client",
+		);
+	if (options.connect !== undefined)
+		checkObject(options.connect, operation, "connect");
 	const integer = (
 		name: keyof NatsControlChannelOptions & string,
 		fallback: number,
@@ -115,9 +127,54 @@ export function resolveOptions(
 			options.announceIntervalMs === 0
 				? 0
 				: integer("announceIntervalMs", 5_000, 100, 600_000),
-		logger: options.logger ?? silentLogger,
-		clock: options.clock ?? systemClock,
+		logger: loggerOf(options.logger, operation),
+		clock: clockOf(options.clock, operation),
 	};
+}
+
+/**
+ * An argument that holds others by name.
+ * @throws InvalidArgumentError
+ */
+export function checkObject(
+	value: unknown,
+	operation: string,
+	name: string,
+): asserts value is object {
+	if (typeof value !== "object" || value === null)
+		throw new InvalidArgumentError(operation, name, value, "an object");
+}
+
+/**
+ * The caller's logger, or one that says nothing.
+ * @throws InvalidArgumentError
+ */
+export function loggerOf(given: Logger | undefined, operation: string): Logger {
+	const logger = given ?? silentLogger;
+	if (!LOG_LEVELS.every((level) => typeof logger[level] === "function"))
+		throw new InvalidArgumentError(
+			operation,
+			"logger",
+			given,
+			`an object with ${LOG_LEVELS.join(", ")}`,
+		);
+	return logger;
+}
+
+/**
+ * The caller's clock, or the system's.
+ * @throws InvalidArgumentError
+ */
+export function clockOf(given: Clock | undefined, operation: string): Clock {
+	const clock = given ?? systemClock;
+	if (typeof clock.now !== "function" || typeof clock.schedule !== "function")
+		throw new InvalidArgumentError(
+			operation,
+			"clock",
+			given,
+			"an object with now, schedule",
+		);
+	return clock;
 }
 
 /**

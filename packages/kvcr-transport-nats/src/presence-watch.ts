@@ -6,8 +6,6 @@ import {
 	type Clock,
 	InvalidArgumentError,
 	type Logger,
-	silentLogger,
-	systemClock,
 	type Timer,
 } from "kvcr-core";
 import type { NatsControlChannel } from "./channel.js";
@@ -15,11 +13,12 @@ import type { Link } from "./link.js";
 import { linkFor } from "./link-of.js";
 import type { LinkSubscription } from "./link-types.js";
 import type { NatsLike, NatsLikeMessage } from "./nats-like.js";
-import { boundedInteger } from "./options.js";
+import { boundedInteger, checkObject, clockOf, loggerOf } from "./options.js";
 import { DEFAULT_PREFIX, SubjectSpace } from "./subjects.js";
 
 /** One peer as last heard. */
 export interface PeerPresence {
+	/** Its name below the prefix. */
 	readonly peer: string;
 	/** Where to send control messages. */
 	readonly endpoint: string;
@@ -80,6 +79,8 @@ export async function watchPeers(
 	options: WatchPeersOptions = {},
 ): Promise<PeerWatch> {
 	const operation = "watchPeers";
+	checkObject(source, operation, "source");
+	checkObject(options, operation, "options");
 	const prefix =
 		options.prefix ??
 		("prefix" in source ? source.prefix : undefined) ??
@@ -100,8 +101,8 @@ export async function watchPeers(
 			options.onChange,
 			"a function",
 		);
-	const clock = options.clock ?? systemClock;
-	const logger = options.logger ?? silentLogger;
+	const clock = clockOf(options.clock, operation);
+	const logger = loggerOf(options.logger, operation);
 	const { link, own } = await linkFor(source, operation, clock, logger);
 	const watch = new Watch(
 		link,
