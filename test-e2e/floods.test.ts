@@ -2,11 +2,12 @@ import { randomBytes } from "node:crypto";
 import { encode } from "@msgpack/msgpack";
 import type { HintOutcomeReport } from "kvcr-core";
 import { expect, it } from "vitest";
-import { Push } from "zeromq";
 import { key } from "./harness/blocks.js";
 import { byHash, expectDrained } from "./harness/expect.js";
 import { hint } from "./harness/hint.js";
 import { overRigs } from "./harness/rigs.js";
+import { type Stranger, strangerTo } from "./harness/stranger.js";
+import type { Worker } from "./harness/worker-handle.js";
 
 /** Most messages of one flood, and the longest it lasts in milliseconds. */
 const MOST = 200_000;
@@ -15,7 +16,12 @@ const LONGEST_MS = 4_000;
 const GROWTH_BYTES = 64 << 20;
 const HASHES = Array.from({ length: 40 }, (_, at) => BigInt(at + 1));
 
-overRigs("a flood of control messages", [["portable", "zmq"]], (rig) => {
+const RIGS = [
+	["portable", "zmq"],
+	["portable", "nats"],
+] as const;
+
+overRigs("a flood of control messages", RIGS, (rig) => {
 	it("at full speed: an honest peer's hints are followed meanwhile, and afterwards nothing is left", async () => {
 		const source = await rig.worker("source");
 		const target = await rig.worker("target", { operationTimeoutMs: 5_000 });
@@ -24,7 +30,7 @@ overRigs("a flood of control messages", [["portable", "zmq"]], (rig) => {
 			HASHES.map((hash) => ({ key: key(hash) })),
 		);
 		const before = await source.call("usage");
-		const flood = Flood.start(source.endpoint);
+		const flood = await Flood.start(source);
 		let outcomes: readonly HintOutcomeReport[] = [];
 		for (const [at, hash] of HASHES.entries()) {
 			await target.call(
@@ -56,26 +62,26 @@ overRigs("a flood of control messages", [["portable", "zmq"]], (rig) => {
 	}, 60_000);
 });
 
-/** One hostile peer that sends as fast as its socket takes it. */
+/** One hostile peer that sends as fast as its channel takes it. */
 class Flood {
-	readonly #push = new Push({ linger: 0 });
+	readonly #stranger: Stranger;
 	readonly #messages: readonly Uint8Array[];
 	readonly #done: Promise<void>;
 	#sent = 0;
 
-	private constructor(endpoint: string) {
+	private constructor(stranger: Stranger, endpoint: string) {
+		this.#stranger = stranger;
 		this.#messages = messages(endpoint);
-		this.#push.connect(endpoint);
 		this.#done = this.#send();
 	}
 
-	static start(endpoint: string): Flood {
-		return new Flood(endpoint);
+	static async start(target: Worker): Promise<Flood> {
+		return new Flood(await strangerTo(target), target.endpoint);
 	}
 
 	/** Stops, and says how many went out. */
 	async end(): Promise<number> {
-		this.#push.close();
+		await this.#stranger.close();
 		await this.#done;
 		return this.#sent;
 	}
@@ -85,7 +91,7 @@ class Flood {
 		try {
 			while (this.#sent < MOST && performance.now() < end) {
 				const message = this.#messages[this.#sent % this.#messages.length];
-				await this.#push.send(message as Uint8Array);
+				await this.#stranger.send(message as Uint8Array);
 				this.#sent += 1;
 				if (this.#sent % 256 === 0)
 					await new Promise((resolve) => setImmediate(resolve));
