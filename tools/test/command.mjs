@@ -11,6 +11,7 @@ import { add, emptyTally, failure, isGood, lastLine, skip } from "./tally.mjs";
  * @property {string} workFolder where logs and reports go
  * @property {(line: string) => void} print
  * @property {boolean} [verbose] whether to show the output of steps while they run
+ * @property {number} [jobs] how many steps may run at a time; default 1
  */
 
 /**

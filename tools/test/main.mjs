@@ -9,6 +9,9 @@ import { cache, root } from "../bootstrap/lib/paths.mjs";
 import { testCommand } from "./command.mjs";
 import { steps } from "./steps.mjs";
 
+/** Steps at a time. Many tests wait for processes and timers, so two share even a small machine well. */
+const JOBS = 2;
+
 /** How long to wait for another test run of this clone, in milliseconds. */
 const LOCK_WAIT_MS = 900_000;
 
@@ -29,6 +32,7 @@ try {
 				workFolder: join(cache, "test"),
 				print: console.log,
 				verbose: args.includes("--verbose"),
+				jobs: JOBS,
 			}),
 	);
 } catch (error) {

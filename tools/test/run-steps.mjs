@@ -1,4 +1,4 @@
-/** Runs test steps one after the other and adds up what they came to. */
+/** Runs test steps, a few at a time, and adds up what they came to. */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { run, tail } from "../bootstrap/lib/exec.mjs";
@@ -24,10 +24,12 @@ const SHOWN_LINES = 150;
  * @property {NodeJS.ProcessEnv} env
  * @property {(line: string) => void} print
  * @property {boolean} [verbose] whether to show the output of steps while they run
+ * @property {number} [jobs] how many steps may run at a time; default 1
  */
 
 /**
- * Runs the steps in order; a failure does not keep later steps from running, unless they ask for it.
+ * Starts the steps in order, each as soon as there is room and the steps it comes after are done; a failure does not keep
+ * later steps from running, unless they ask for it.
  *
  * @param {readonly import("./steps.mjs").Step[]} steps
  * @param {RunStepsOptions} options
@@ -35,10 +37,15 @@ const SHOWN_LINES = 150;
  */
 export async function runSteps(steps, options) {
 	mkdirSync(options.workFolder, { recursive: true });
+	const { jobs = 1 } = options;
 	/** @type {Set<string>} */
 	const failed = new Set();
+	const waiting = [...steps];
+	/** @type {Map<string, Promise<void>>} */
+	const running = new Map();
 	let total = emptyTally();
-	for (const step of steps) {
+	/** @param {import("./steps.mjs").Step} step */
+	const start = async (step) => {
 		const started = performance.now();
 		const { tally, output } = await runStep(step, failed, options);
 		if (tally.failed > 0) failed.add(step.name);
@@ -49,6 +56,18 @@ export async function runSteps(steps, options) {
 			...tally,
 			failures: tally.failures.map((line) => `${step.name}: ${line}`),
 		});
+		running.delete(step.name);
+	};
+	/** Whether a step that another comes after is still to be done. @param {string} name */
+	const open = (name) =>
+		running.has(name) || waiting.some((step) => step.name === name);
+	while (waiting.length > 0 || running.size > 0) {
+		const next = waiting.findIndex((step) => !step.after?.some(open));
+		if (next >= 0 && running.size < jobs) {
+			const [step] = waiting.splice(next, 1);
+			if (step !== undefined) running.set(step.name, start(step));
+		} else if (running.size > 0) await Promise.race(running.values());
+		else throw new Error("steps come after each other in a circle");
 	}
 	return total;
 }

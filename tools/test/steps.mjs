@@ -73,7 +73,7 @@ export const steps = [
 	native(NATIVE, "test"),
 	// All of it again: hardly a test there does not come down to the addon.
 	native(`${NATIVE} from prebuilds`, "test:prebuilds", { PREBUILDS_ONLY: "1" }),
-	suite("tools", "tools"),
+	{ ...suite("tools", "tools"), after: ["build"] },
 	{
 		...suite("e2e", "test-e2e", "test:e2e"),
 		after: ["build"],
