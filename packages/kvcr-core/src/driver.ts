@@ -72,7 +72,9 @@ export class KvcrDriver {
 	async fetch(
 		keys: Iterable<Uint8Array>,
 		options: AwaitOptions & {
+			/** Request whose advice applies. Default: none. */
 			readonly requestId?: string;
+			/** Labels the blocks must have. Default: as for `Kvcr.fetch`. */
 			readonly expectedLayout?: readonly string[];
 		} = {},
 	): Promise<OperationResult> {
@@ -83,7 +85,10 @@ export class KvcrDriver {
 	/** `Kvcr.deposit`, awaited. @throws what the call throws, or the error that ended progress (as rejection). */
 	async deposit(
 		blocks: Iterable<DepositBlock>,
-		options: AwaitOptions & { readonly noEvict?: boolean } = {},
+		options: AwaitOptions & {
+			/** Whether every success carries a release handle. Default false. */
+			readonly noEvict?: boolean;
+		} = {},
 	): Promise<OperationResult> {
 		const signal = signalOf(options, "KvcrDriver.deposit");
 		return this.#await(() => this.#kvcr.deposit(blocks, options), signal);
@@ -92,7 +97,10 @@ export class KvcrDriver {
 	/** `Kvcr.deliver`, awaited. @throws what the call throws, or the error that ended progress (as rejection). */
 	async deliver(
 		destinations: Iterable<DeliverDestination>,
-		options: AwaitOptions & { readonly requestId?: string } = {},
+		options: AwaitOptions & {
+			/** Request whose advice applies. Default: none. */
+			readonly requestId?: string;
+		} = {},
 	): Promise<OperationResult> {
 		const signal = signalOf(options, "KvcrDriver.deliver");
 		return this.#await(() => this.#kvcr.deliver(destinations, options), signal);

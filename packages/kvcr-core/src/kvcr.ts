@@ -96,23 +96,38 @@ export interface KvcrStats {
 	readonly counters: Readonly<Record<string, number>>;
 	/** Managed memory; undefined when no pool has slots. */
 	readonly cache: ManagedCacheStats | undefined;
-	/** Operations without a completion, and completions that were not collected. */
-	readonly operations: { readonly open: number; readonly uncollected: number };
+	/** Operations begun on this instance. */
+	readonly operations: {
+		/** Without a completion yet. */
+		readonly open: number;
+		/** Completed, and not handed out by `pollCompleted` yet. */
+		readonly uncollected: number;
+	};
 	/** Transfers whose memory is not safe yet, by side. */
 	readonly transfers: {
+		/** Those this instance asked for, by state. */
 		readonly pulls: Readonly<Record<string, number>>;
+		/** Those it writes to peers. */
 		readonly writes: number;
 	};
-	/** Pins on framework memory: held, asked for, and not taken back yet. */
+	/** Pins on framework memory. */
 	readonly pins: {
+		/** Granted, and in use. */
 		readonly held: number;
+		/** Asked for, without an answer. */
 		readonly pending: number;
+		/** Given back, and not taken by the framework yet. */
 		readonly releasing: number;
 	};
 	/** Advice stored, private advice of hints under way included. */
 	readonly advice: number;
-	/** Targets loaded, and sources known. */
-	readonly peers: { readonly targets: number; readonly sources: number };
+	/** Other instances this one knows. */
+	readonly peers: {
+		/** Those it can write to: their metadata is loaded. */
+		readonly targets: number;
+		/** Those it asks for blocks. */
+		readonly sources: number;
+	};
 	/** Hashes of independent hints without an outcome. */
 	readonly hintsPending: number;
 }
@@ -217,7 +232,10 @@ export class Kvcr {
 	 */
 	query(
 		keys: Iterable<Uint8Array>,
-		options: { readonly requestId?: string } = {},
+		options: {
+			/** Request whose advice is taken into account. Default: none. */
+			readonly requestId?: string;
+		} = {},
 	): QueryResult[] {
 		this.#enter("Kvcr.query");
 		checkOptions(options, "Kvcr.query");
@@ -247,7 +265,10 @@ export class Kvcr {
 	 */
 	deposit(
 		blocks: Iterable<DepositBlock>,
-		options: { readonly noEvict?: boolean } = {},
+		options: {
+			/** Whether every success carries a release handle. Default false. */
+			readonly noEvict?: boolean;
+		} = {},
 	): OpHandle {
 		this.#enter("Kvcr.deposit");
 		checkOptions(options, "Kvcr.deposit");
@@ -298,7 +319,9 @@ export class Kvcr {
 	fetch(
 		keys: Iterable<Uint8Array>,
 		options: {
+			/** Request whose advice applies. Default: none. */
 			readonly requestId?: string;
+			/** Labels the blocks must have. Default: the one label of the only pool; with several pools there is none. */
 			readonly expectedLayout?: readonly string[];
 		} = {},
 	): OpHandle {
@@ -344,7 +367,10 @@ export class Kvcr {
 	 */
 	deliver(
 		destinations: Iterable<DeliverDestination>,
-		options: { readonly requestId?: string } = {},
+		options: {
+			/** Request whose advice applies. Default: none. */
+			readonly requestId?: string;
+		} = {},
 	): OpHandle {
 		this.#enter("Kvcr.deliver");
 		checkOptions(options, "Kvcr.deliver");

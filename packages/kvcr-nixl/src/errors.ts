@@ -13,6 +13,7 @@ export class NixlNotFoundError extends KvcrError {
 	/** Every place that was tried, in order. */
 	readonly lookedIn: readonly string[];
 
+	/** @param lookedIn the places, in the order they were tried */
 	constructor(operation: string, lookedIn: readonly string[]) {
 		super(
 			"ERR_KVCR_NIXL_NOT_FOUND",
@@ -31,6 +32,7 @@ export class NixlLibraryError extends KvcrError {
 	/** The library in question. */
 	readonly path: string;
 
+	/** @param reason what is wrong with it, without operation and path; `options.cause` is the loader's error where there is one */
 	constructor(
 		operation: string,
 		path: string,
@@ -48,6 +50,7 @@ export class NixlLibraryError extends KvcrError {
 
 /** This package has no addon for the machine it runs on, or it does not load. */
 export class NativeAddonError extends KvcrError {
+	/** @param reason why it does not load; `options.cause` is what loading it threw */
 	constructor(reason: string, options?: ErrorOptions) {
 		super(
 			"ERR_KVCR_NATIVE_ADDON",
@@ -61,6 +64,7 @@ export class NativeAddonError extends KvcrError {
 
 /** Memory could not be had as asked for: the message names the cause, such as missing huge pages or a short file. */
 export class RegionMemoryError extends KvcrError {
+	/** @param reason the cause, without the operation; `options.cause` is the addon's error where there is one */
 	constructor(operation: string, reason: string, options?: ErrorOptions) {
 		super("ERR_KVCR_REGION_MEMORY", `${operation}: ${reason}`, options);
 	}

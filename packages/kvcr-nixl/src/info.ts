@@ -6,6 +6,7 @@ import { join } from "node:path";
 export interface TransportSurvey {
 	/** Transports by UCX's names, most preferred first. */
 	readonly transports: readonly string[];
+	/** Whether there is an active RDMA device that UCX may use. */
 	readonly rdma: boolean;
 	/** Active RDMA ports such as `mlx5_0:1`, whether or not UCX may use them. */
 	readonly rdmaDevices: readonly string[];

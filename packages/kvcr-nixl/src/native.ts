@@ -27,6 +27,7 @@ export interface NativeRegionSpec {
 
 /** A region as the addon made it. */
 export interface NativeRegion {
+	/** Address of its first byte in this process. */
 	readonly addr: bigint;
 	/** Where another process can map it; empty when it cannot. */
 	readonly path: string;

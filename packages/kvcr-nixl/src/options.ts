@@ -36,7 +36,13 @@ export interface NixlRegionSpec extends RegionSpec {
 	 * `/dev/shm/NAME`, removed when the region ends.
 	 * @default "anonymous"
 	 */
-	readonly backing?: "anonymous" | "memfd" | { readonly shared: string };
+	readonly backing?:
+		| "anonymous"
+		| "memfd"
+		| {
+				/** Name of the file in `/dev/shm`. */
+				readonly shared: string;
+		  };
 	/**
 	 * Use huge pages of 2 MiB. Fails when none are reserved. Not with `{ shared }`.
 	 * @default false

@@ -3,6 +3,7 @@ import { KvcrError } from "kvcr-core";
 
 /** Router hashes were to be resolved, but the adapter was constructed without KV cache events. */
 export class KvEventsDisabledError extends KvcrError {
+	/** @param operation the call that needs them */
 	constructor(operation: string) {
 		super(
 			"ERR_KVCR_KV_EVENTS_DISABLED",
@@ -14,6 +15,7 @@ export class KvEventsDisabledError extends KvcrError {
 
 /** The reverse hash map cannot take a further key. It stays usable; the key was not added. */
 export class MapFullError extends KvcrError {
+	/** @param what the kind of entry that has no room; `size` is how many there are */
 	constructor(what: string, size: number) {
 		super(
 			"ERR_KVCR_MAP_FULL",
@@ -24,6 +26,7 @@ export class MapFullError extends KvcrError {
 
 /** All tier bits of a reverse hash map are taken. */
 export class TierLimitError extends KvcrError {
+	/** @param limit how many tier bits there are */
 	constructor(operation: string, limit: number) {
 		super(
 			"ERR_KVCR_TIER_LIMIT",

@@ -30,8 +30,12 @@ export interface ComposeFetchOptions {
 
 /** One envelope to compose: a single action, or several. */
 export type ComposeHintOptions =
-	| (ComposeFetchOptions & { readonly messageId?: string })
+	| (ComposeFetchOptions & {
+			/** Default: a random UUID. */
+			readonly messageId?: string;
+	  })
 	| {
+			/** The actions in order; at least one. */
 			readonly actions: readonly ComposeFetchOptions[];
 			/** Default: a random UUID. */
 			readonly messageId?: string;
@@ -39,12 +43,19 @@ export type ComposeHintOptions =
 
 /** An envelope object as `submitHint` takes it; hashes are bigint. */
 export interface KvHintEnvelope {
+	/** Version of the envelope. */
 	readonly protocol_version: string;
+	/** Name of the envelope in logs. */
 	readonly message_id: string;
+	/** What is advised; at least one. */
 	readonly actions: readonly {
+		/** Name of the action in logs and outcomes. */
 		readonly action_id: string;
+		/** What kind of action it is: `"kv.fetch"`. */
 		readonly action_type: string;
+		/** Version of the payload. */
 		readonly action_version: string;
+		/** Fields of the action; see `docs/wire.md`. */
 		readonly payload: Readonly<Record<string, unknown>>;
 	}[];
 }

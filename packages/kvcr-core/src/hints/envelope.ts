@@ -43,8 +43,11 @@ export interface FetchAction {
 
 /** A version that differs from the one understood; the envelope was read with the known schema all the same. */
 export interface VersionMismatch {
+	/** The field it is about. */
 	readonly kind: "protocol_version" | "action_version";
+	/** The version understood here. */
 	readonly supported: string;
+	/** The value in its place, as it was read. */
 	readonly received: unknown;
 }
 

@@ -17,8 +17,13 @@ export type InventorySink = (event: InventoryEvent) => void;
 
 /**
  * Told once per pool when its reclaimable slots fall under the low watermark; armed again once they are above it.
- * `needed` holds the slots missing to reach the watermark.
+ * `needed` has one entry per pool concerned.
  */
 export type CapacityListener = (
-	needed: readonly { readonly pool: string; readonly slots: number }[],
+	needed: readonly {
+		/** Name of the pool. */
+		readonly pool: string;
+		/** Slots missing to reach the watermark. */
+		readonly slots: number;
+	}[],
 ) => void;

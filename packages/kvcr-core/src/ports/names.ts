@@ -5,6 +5,7 @@
 import { InvalidArgumentError } from "./errors.js";
 
 declare const brand: unique symbol;
+/** A `T` that only the functions of this file make. */
 type Brand<T, Name extends string> = T & { readonly [brand]: Name };
 
 /** Full identity of a block: opaque, non-empty bytes. Core never shortens or reinterprets them. */

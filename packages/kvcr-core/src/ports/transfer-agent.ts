@@ -93,7 +93,10 @@ export interface WriteRequest {
 }
 
 /** Local name of one write in flight. Never reused by the same agent. */
-export type TransferId = number & { readonly __transfer: never };
+export type TransferId = number & {
+	/** Known to the type checker only; no value has it. */
+	readonly __transfer: never;
+};
 
 /** The end of one write. Only `done` is success. */
 export interface TransferCompletion {

@@ -72,13 +72,14 @@ export class MemoryNetwork {
 	}
 
 	/**
-	 * A new channel. `aliases` are further names it answers to; `addressless` makes one that can send and has no endpoint.
-	 * After a channel closed, its name may be used again.
+	 * A new channel. After a channel closed, its name may be used again.
 	 */
 	channel(
 		name: string,
 		options: {
+			/** Further names it answers to. Default: none. */
 			readonly aliases?: readonly string[];
+			/** Whether it has no endpoint, so that it can only send. Default false. */
 			readonly addressless?: boolean;
 		} = {},
 	): MemoryChannel {

@@ -19,7 +19,13 @@ export interface WriteTarget {
 /** What a write needs from its agent. */
 export interface WriteOwner {
 	/** The target now, or why it cannot be reached; `"stall"` while the link hangs. */
-	target(): WriteTarget | { readonly unreachable: string } | "stall";
+	target():
+		| WriteTarget
+		| {
+				/** Why, for the completion's message. */
+				readonly unreachable: string;
+		  }
+		| "stall";
 	/** Called once, when the write is over. */
 	ended(write: ScriptedWrite, completion: TransferCompletion): void;
 }

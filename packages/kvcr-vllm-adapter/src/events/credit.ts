@@ -10,7 +10,9 @@ import type { BlockEvent, BlockPlace, KvEvent } from "./decode.js";
 
 /** Counters of what was applied. */
 export interface CreditStats {
+	/** Blocks of stores that the map took. */
 	storedBlocks: number;
+	/** Blocks of removals, known to the map or not. */
 	removedBlocks: number;
 	/** `AllBlocksCleared` events. */
 	cleared: number;

@@ -33,7 +33,9 @@ export type DropReason =
 export interface PublisherStats extends CreditStats, SequencerStats {
 	/** Batches of the live stream and of replays that could be read. */
 	batches: number;
+	/** Frames and events that did not count, by reason. */
 	readonly dropped: Readonly<Record<DropReason, number>>;
+	/** Times everything credited to a rank was taken back, by reason. */
 	readonly clears: Readonly<Record<ClearReason | "integer_hashes", number>>;
 }
 

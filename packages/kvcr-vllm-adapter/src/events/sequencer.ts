@@ -53,6 +53,7 @@ const RESTART_RUN = 8;
 export interface SequencerStats {
 	/** Numbers that were skipped, each time one was. */
 	gaps: number;
+	/** Replays that were asked for. */
 	replays: number;
 	/** Batches that only a replay brought. */
 	recovered: number;

@@ -11,6 +11,7 @@ export type JobId = number;
 
 /** What the engine knows about the request a call is made for. */
 export interface ReqContext {
+	/** Name of the request, as the engine gave it. */
 	readonly reqId: string;
 	/** Free-form metadata of the request; a hint is under {@link KV_HINT_KEY}. */
 	readonly kvTransferParams?: Readonly<Record<string, unknown>> | null;
@@ -26,16 +27,19 @@ export type LookupResult = "MISS" | "HIT" | "HIT_PENDING" | "RETRY";
 
 /** Blocks to move between this tier and the primary tier. */
 export interface TransferJob {
+	/** Name of the job; `JobResult` repeats it. */
 	readonly jobId: JobId;
 	/** Each key once. */
 	readonly keys: readonly OffloadKey[];
 	/** Block of the primary tier for each key, in the order of `keys`. */
 	readonly blockIds: ArrayLike<number>;
+	/** The request it belongs to. */
 	readonly reqContext: ReqContext;
 }
 
 /** The end of a job. From now on the engine may reuse the job's blocks of the primary tier. */
 export interface JobResult {
+	/** The job that ended. */
 	readonly jobId: JobId;
 	/** True when every block was moved. */
 	readonly success: boolean;
@@ -45,14 +49,17 @@ export interface JobResult {
 
 /** How a request's blocks are to be offloaded: this tier has no wish of its own. */
 export interface RequestOffloadingContext {
+	/** Block by block as they fill, or the request as a whole. */
 	readonly policy: "chunk_level" | "request_level";
 }
 
 /** Blocks that appeared in, or left, a medium of this tier. */
 export interface OffloadingEvent {
+	/** Keys of the blocks. */
 	readonly keys: readonly OffloadKey[];
 	/** `CPU`: managed host memory; `STORAGE`: local disk. */
 	readonly medium: "CPU" | "STORAGE";
+	/** True: they left; false: they appeared. */
 	readonly removed: boolean;
 	/** The tier that speaks. */
 	readonly ownership: "kvcr";
@@ -65,13 +72,16 @@ export interface OffloadingEvent {
  * `onNewRequest`, look-ups, `createStoreJob`, and `onRequestFinished` in every case.
  */
 export interface ParentManager {
+	/** Announces a request. What it returns is not used. */
 	onNewRequest(context: ReqContext): unknown;
+	/** Whether the primary tier has a block; on `HIT` a store job may name it. */
 	lookup(key: OffloadKey, context: ReqContext): LookupResult;
 	/** Keeps blocks of the primary tier in place until the job is reported finished. */
 	createStoreJob(
 		keys: readonly OffloadKey[],
 		context: ReqContext,
 	): Pick<TransferJob, "jobId" | "keys" | "blockIds">;
+	/** Ends a request that was announced, whatever became of it. */
 	onRequestFinished(context: ReqContext): void;
 }
 

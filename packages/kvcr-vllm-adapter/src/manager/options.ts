@@ -34,12 +34,14 @@ export interface VllmKvcrTierOptions
 
 /** A snapshot of a tier. */
 export interface VllmKvcrTierStats {
+	/** Jobs of the engine. */
 	readonly jobs: {
 		/** Jobs that are being carried out. */
 		readonly running: number;
 		/** Failed jobs that are not reported yet, because their blocks may still be written. */
 		readonly withheld: number;
 	};
+	/** Work of the engine on behalf of peers. */
 	readonly pins: {
 		/** Requests of peers that wait for `serveExternalRequests`. */
 		readonly pending: number;
@@ -48,9 +50,16 @@ export interface VllmKvcrTierStats {
 		/** Requests of peers the engine failed to serve. */
 		readonly failed: number;
 	};
-	readonly hints: { readonly submitted: number; readonly malformed: number };
+	/** Hints that came with requests. */
+	readonly hints: {
+		/** Handed to KVCR. */
+		readonly submitted: number;
+		/** Refused, because they are no valid envelope. */
+		readonly malformed: number;
+	};
 	/** Completions of operations that were started past the tier. */
 	readonly foreignCompletions: number;
+	/** The instance below the tier. */
 	readonly kvcr: KvcrStats;
 }
 

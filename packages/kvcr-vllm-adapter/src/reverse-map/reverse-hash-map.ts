@@ -35,7 +35,9 @@ export type HashStatus = "unique" | "not_found" | "ambiguous_hash";
 
 /** One full key of a hash, with the tiers it is present in. */
 export interface HashCandidate {
+	/** The full key. */
 	readonly key: BlockKey;
+	/** The tiers that have it, one bit each. */
 	readonly tiers: TierMask;
 }
 
@@ -85,6 +87,7 @@ export class ReverseHashMap {
 	/** Keys of a batch are touched before any is copied, so that the waits for memory overlap. */
 	readonly #touched = new Int32Array(BATCH);
 
+	/** An empty map. Its buffers grow with it. */
 	constructor(options: ReverseHashMapOptions = {}) {
 		this.#seed = options.seed;
 		const seed = mixSeed(this.#seed);

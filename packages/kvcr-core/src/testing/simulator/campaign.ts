@@ -4,6 +4,7 @@ import { type RunResult, simulate } from "./simulation.js";
 
 /** What a campaign has done. */
 export interface Tally {
+	/** Scenarios that were run to their end. */
 	runs: number;
 	/** API calls. */
 	calls: number;

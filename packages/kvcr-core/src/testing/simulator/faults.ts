@@ -3,9 +3,11 @@ import { SimRandom } from "./random.js";
 
 /** Chances of each fault, 0 to 1, per message, write, call, or whatever the fault is about. */
 export interface FaultRates {
-	/** Control messages. */
+	/** A control message is lost. */
 	readonly lose: number;
+	/** A control message comes later than sent, by 1 to 1500 ms, and may be overtaken. */
 	readonly delay: number;
+	/** A control message comes once more, up to 1500 ms later. */
 	readonly duplicate: number;
 	/** Bytes are changed or cut off; what still reads as a message is lost instead, as behind a checksum. */
 	readonly damage: number;
@@ -13,32 +15,45 @@ export interface FaultRates {
 	readonly refuseSend: number;
 	/** A stranger answers in the place of the peer that was asked. */
 	readonly forge: number;
-	/** Writes. */
+	/** The agent's `write` throws. */
 	readonly writeRefused: number;
+	/** A write ends as failed. */
 	readonly writeFail: number;
+	/** A write takes 50 to 700 ms. */
 	readonly writeSlow: number;
 	/** Ends long after both deadlines. */
 	readonly writeStall: number;
+	/** Cancelling a write has no effect: it goes on. */
 	readonly ignoreCancel: number;
-	/** Notifications. */
+	/** The notification of a write is lost. */
 	readonly noteLose: number;
+	/** The notification of a write comes twice. */
 	readonly noteDuplicate: number;
+	/** The notification of a write comes 5 to 1500 ms after its bytes. */
 	readonly noteLate: number;
 	/** A stranger claims that a write has completed. */
 	readonly impostor: number;
-	/** The framework. */
+	/** The framework answers a pin request with a refusal. */
 	readonly pinDeny: number;
+	/** The framework's answer to a pin request takes 50 to 900 ms. */
 	readonly pinLate: number;
+	/** The framework refuses to take a pin back; it may be asked again. */
 	readonly pinRefuseRelease: number;
+	/** A method of the framework's pins throws. */
 	readonly pinThrow: number;
-	/** Foreign code. */
+	/** A method of the cache policy throws. */
 	readonly policyThrow: number;
+	/** The cache policy drops a block that comes, or keeps one that should go. */
 	readonly policyDecline: number;
+	/** The key adapter throws, or returns something it must not. */
 	readonly adapterFail: number;
+	/** The inventory sink throws. */
 	readonly sinkThrow: number;
+	/** The agent does not accept the metadata of a peer. */
 	readonly peerMetadataRefused: number;
 }
 
+/** Name of one fault. */
 export type FaultKind = keyof FaultRates;
 
 /** Rates of an ordinary run, before a run's own emphasis. */
@@ -69,6 +84,7 @@ export const USUAL_RATES: FaultRates = {
 	peerMetadataRefused: 0.01,
 };
 
+/** Names of all faults, in the order of {@link USUAL_RATES}. */
 export const FAULT_KINDS = Object.keys(USUAL_RATES) as readonly FaultKind[];
 
 /** Rates of one run: each kind is left out, usual, or frequent, so that runs differ in what they are about. */

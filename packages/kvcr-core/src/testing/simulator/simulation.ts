@@ -19,6 +19,7 @@ import { type SimViolation, Verdict } from "./violation.js";
 
 /** What came of a run. */
 export interface RunResult {
+	/** The scenario that was run. */
 	readonly scenario: Scenario;
 	/** The first rule that did not hold. */
 	readonly violation: SimViolation | undefined;

@@ -2,8 +2,10 @@
 
 /** One broken rule: which, and how it showed. */
 export class SimViolation extends Error {
+	/** Name of the rule, such as `"close"`. */
 	readonly rule: string;
 
+	/** @param message how it showed, without the name of the rule */
 	constructor(rule: string, message: string) {
 		super(`${rule}: ${message}`);
 		this.rule = rule;
