@@ -1,7 +1,7 @@
 /**
- * Payloads of vLLM's KV cache events: MessagePack of `[ts, [event…], data_parallel_rank?]`. An event is a map with a `type`
- * tag in current releases and an array with the tag first in older ones. Fields that are not known are skipped, absent
- * ones have defaults.
+ * Payloads of vLLM's KV cache events. One is a batch in MessagePack: the array `[ts, [event…], data_parallel_rank?]`. Recent
+ * releases write each event as a map whose `type` names it; former ones wrote an array that begins with that name, and both
+ * are read. Fields that are not known are skipped, absent ones have defaults.
  *
  * `@msgpack/msgpack` decodes, as in core: it keeps 64-bit integers whole and builds nothing by name, and it decodes five
  * times as many blocks per second as are asked for. It is handed only bytes whose structure was checked.
@@ -15,6 +15,7 @@ import { structureFault } from "./structure.js";
 export interface BlockPlace {
 	/** `GPU`, `CPU`, `STORAGE`, or `undefined` where the event names none. */
 	readonly medium: string | undefined;
+	/** How near it is to the engine, in the publisher's words; `undefined` where the event does not say. */
 	readonly locality: string | undefined;
 	/** The secondary tier that speaks, e.g. `kvcr`. */
 	readonly ownership: string | undefined;
@@ -22,11 +23,13 @@ export interface BlockPlace {
 
 /** Wire events `BlockStored` and `BlockRemoved`. */
 export interface BlockEvent {
+	/** Whether the blocks came to `place`, or left it. */
 	readonly kind: "stored" | "removed";
 	/** Block hashes, views of the payload. */
 	readonly hashes: readonly Uint8Array[];
 	/** KV cache group. @default 0 */
 	readonly group: number;
+	/** Where they came to, or left. */
 	readonly place: BlockPlace;
 }
 
@@ -35,16 +38,20 @@ export interface ClearedEvent {
 	readonly kind: "cleared";
 }
 
+/** One event of a batch. */
 export type KvEvent = BlockEvent | ClearedEvent;
 
 /** A decoded payload. */
 export interface KvEventBatch {
 	/** Time of the batch at the publisher, in seconds. */
 	readonly ts: number;
+	/** Data-parallel rank of the publisher; `undefined` where it names none. */
 	readonly rank: number | undefined;
+	/** The usable events, in order. */
 	readonly events: readonly KvEvent[];
-	/** Events left out, by reason. */
+	/** Events left out because their kind is not known. */
 	readonly unknownTags: number;
+	/** Events left out because a field is missing or unusable. */
 	readonly invalidEvents: number;
 	/** Events whose hashes are integers: they do not carry full keys. */
 	readonly integerHashes: number;
@@ -52,6 +59,7 @@ export interface KvEventBatch {
 
 /** A payload is not an event batch at all. */
 export class MalformedEventsError extends KvcrError {
+	/** @param reason what is wrong with the payload */
 	constructor(reason: string) {
 		super(
 			"ERR_KVCR_MALFORMED_EVENTS",
@@ -62,6 +70,7 @@ export class MalformedEventsError extends KvcrError {
 
 /** A publisher sends block hashes as integers, which do not carry full keys. */
 export class IntegerHashesError extends KvcrError {
+	/** @param publisher how to call it in the message */
 	constructor(publisher: string) {
 		super(
 			"ERR_KVCR_INTEGER_HASHES",
