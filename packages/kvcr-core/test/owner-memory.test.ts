@@ -157,6 +157,26 @@ describe("deliver", () => {
 		expect(outcomesOf(target, right)).toEqual(["no_source"]);
 	});
 
+	it("a block with pieces of another size at the source is not there, and nothing is written", async () => {
+		const small = await cluster.peer("small", {
+			pools: [{ name: "kv", slotBytes: SMALL, slotCount: 4 }],
+		});
+		small.kvcr.deposit([
+			{ key: A, pieces: [{ label: "kv", bytes: content(A, SMALL) }] },
+		]);
+		cluster.settle();
+		target.kvcr.submitHint(hint(small.endpoint, [1n]), "r");
+		const handle = target.kvcr.fetch([A], {
+			requestId: "r",
+			expectedLayout: ["kv"],
+		});
+		cluster.settle();
+		expect(outcomesOf(target, handle)).toEqual(["not_at_source"]);
+		expect(small.agent.writes).toEqual([]);
+		expect(small.warnings?.join()).toContain("another layout");
+		expect(leftovers(small)).toEqual(NOTHING_LEFT);
+	});
+
 	it("joins a fill that is under way", async () => {
 		const slow = await cluster.peer("slow", {
 			pools: POOLS,

@@ -357,6 +357,37 @@ describe("route generations", () => {
 		expect(source.kvcr.stats().peers.targets).toBe(2);
 	});
 
+	it("a known name without metadata is only good for the incarnation that introduced it", async () => {
+		const source = await cluster.peer("source", {
+			agentOptions: { mode: "manual" },
+		});
+		const target = await cluster.peer("target");
+		cluster.deposit(source, A);
+		fetchFrom(target, source);
+		const [request] = wire.of("start_write");
+		if (request === undefined) throw new Error("nothing was requested");
+		const bare = { ...request };
+		delete bare.peer;
+		expect(source.agent.writes).toHaveLength(1);
+		for (const [at, senderIncarnation] of [
+			"ab".repeat(16) as Incarnation,
+			request.header.senderIncarnation,
+		].entries()) {
+			wire.forge(source, {
+				...bare,
+				header: { ...request.header, senderIncarnation },
+				opHandle: (request.opHandle - 1n) as typeof request.opHandle,
+			});
+			cluster.settle();
+			expect(source.agent.writes).toHaveLength(1 + at);
+		}
+		expect(
+			source.kvcr.stats().counters[
+				'kvcr_writes_refused_total{side="source",reason="no_route"}'
+			],
+		).toBe(1);
+	});
+
 	it("a route whose handle went stale is loaded again, not refused for ever", async () => {
 		const source = await cluster.peer("source");
 		const target = await cluster.peer("target");
