@@ -7,7 +7,7 @@
  * @type {Readonly<Record<string, readonly [packed: number, unpacked: number]>>}
  */
 const BUDGETS = {
-	"kvcr-core": [850_000, 3_500_000],
+	"kvcr-core": [1_050_000, 4_300_000],
 	"kvcr-nixl": [320_000, 850_000],
 	"kvcr-transport-nats": [110_000, 420_000],
 	"kvcr-transport-zmq": [40_000, 190_000],
