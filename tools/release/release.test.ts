@@ -5,6 +5,7 @@ import {
 	mkdtempSync,
 	readFileSync,
 	rmSync,
+	symlinkSync,
 	writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
@@ -95,9 +96,13 @@ test("a dry run gives the packages of a changeset new versions and changelogs, a
 	expect(calls()).toBe("");
 }, 120_000);
 
-test("a dry run without changesets keeps the versions", async () => {
+test("a dry run without changesets keeps the versions, whatever else lies in the working tree", async () => {
 	const repository = await copyWorkspace(root);
 	folders.push(repository);
+	git(repository, "init", "--quiet", "scratch/nested");
+	symlinkSync("nowhere", join(repository, "scratch/dangling"));
+	rmSync(join(repository, "docs"), { recursive: true });
+	git(repository, "rm", "--quiet", "--cached", "CONTRIBUTING.md");
 	for (const file of git(repository, "ls-files", ".changeset/*.md").split("\n"))
 		if (file !== "" && !file.endsWith("README.md"))
 			rmSync(join(repository, file));

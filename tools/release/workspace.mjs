@@ -64,7 +64,9 @@ export async function copyWorkspace(root) {
 		root,
 	);
 	for (const file of listed.split("\0")) {
-		if (file === "" || !existsSync(join(root, file))) continue;
+		// A slash at the end: a repository of its own within this one, which git would not publish either.
+		if (file === "" || file.endsWith("/") || !existsSync(join(root, file)))
+			continue;
 		mkdirSync(dirname(join(copy, file)), { recursive: true });
 		cpSync(join(root, file), join(copy, file), { verbatimSymlinks: true });
 	}
