@@ -138,7 +138,7 @@ describe("the operation deadline at the target", () => {
 		});
 		cluster.deposit(hasty, A);
 		target.kvcr.submitHint(hint(hasty.endpoint, [1n]), "r");
-		target.kvcr.fetch([A], { requestId: "r" });
+		const handle = target.kvcr.fetch([A], { requestId: "r" });
 		cluster.settle();
 		const [request] = wire.of("start_write");
 		expect(request?.remainingTimeoutMs).toBe(1_000);
@@ -146,6 +146,10 @@ describe("the operation deadline at the target", () => {
 		expect(hasty.agent.writes[0]?.cancelRequested).toBe(false);
 		cluster.run(1);
 		expect(hasty.agent.writes[0]?.cancelRequested).toBe(true);
+		// The target is told, and waits no longer; its memory stays taken until the write is over.
+		expect(outcomesOf(target, handle)).toEqual(["transfer_failed"]);
+		expect(target.kvcr.stats().transfers.pulls).toEqual({ cancelling: 1 });
+		expect(quarantined(target)).toBe(1);
 		hasty.agent.writes[0]?.confirmCancel();
 		cluster.settle();
 		expect(leftovers(hasty)).toEqual(NOTHING_LEFT);
