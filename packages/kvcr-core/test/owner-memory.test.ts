@@ -554,6 +554,11 @@ describe("large copies", () => {
 				(entry.key.at(-1) ?? 0) + 1,
 			);
 		}
+		// Nor is anything written to the slots, which may be those of other blocks by now.
+		const pool = entriesOf(big, check)?.[0]?.pieces?.[0]?.region;
+		const firsts = Array.from({ length: 12 }, (_, i) => pool?.element(i)[3]);
+		expect(firsts).not.toContain(undefined);
+		expect(firsts).not.toContain(0xee);
 		releaseAll(big, check);
 	});
 

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { LruPolicy, ProgressFailedError } from "../src/index.js";
+import { OwnerQueue } from "../src/progress/owner-queue.js";
 import { StallMonitor } from "../src/progress/stall-monitor.js";
 import { ManualClock } from "../src/testing/index.js";
 import {
@@ -395,5 +396,24 @@ describe("wake-ups", () => {
 		expect(called).toBeGreaterThan(0);
 		stop();
 		releaseAll(target, handle);
+	});
+});
+
+describe("a task of the owner that throws", () => {
+	it("ends the call with its error, and those behind it run with the next one", () => {
+		const queue = new OwnerQueue();
+		const ran: string[] = [];
+		queue.enqueue(() => {
+			ran.push("first");
+			queue.enqueue(() => void ran.push("added"));
+			throw new Error("first");
+		});
+		queue.enqueue(() => void ran.push("second"));
+		expect(() => queue.drain()).toThrow("first");
+		expect(ran).toEqual(["first"]);
+		expect(queue.size).toBe(2);
+		queue.drain();
+		expect(ran).toEqual(["first", "second", "added"]);
+		expect(queue.size).toBe(0);
 	});
 });

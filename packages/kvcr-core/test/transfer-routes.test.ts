@@ -417,6 +417,25 @@ describe("route generations", () => {
 		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
 	});
 
+	it("a target that is idle is kept while a write to it is not over, and unloaded after that", async () => {
+		const source = await cluster.peer("source", {
+			agentOptions: { mode: "manual" },
+			limits: { idlePeerMs: 2_000 },
+		});
+		const target = await cluster.peer("target");
+		cluster.deposit(source, A);
+		fetchFrom(target, source);
+		// Nobody asks any more, and nobody can stop the write.
+		wire.lose("write_probe");
+		cluster.run(8_000, 100);
+		expect(source.agent.remoteCount).toBe(1);
+		expect(source.kvcr.stats().peers.targets).toBe(1);
+		source.agent.writes[0]?.fail();
+		cluster.run(4_100, 100);
+		expect(source.agent.remoteCount).toBe(0);
+		expect(source.kvcr.stats().peers.targets).toBe(0);
+	});
+
 	it("at most maxPeers targets are loaded, the longest idle goes first", async () => {
 		const source = await cluster.peer("source", { limits: { maxPeers: 2 } });
 		cluster.deposit(source, A);
