@@ -318,7 +318,7 @@ overAllRigs(
 			for (const worker of [source, target, other]) await expectDrained(worker);
 		});
 
-		it("copy and move of the same block by two destinations at once: both have the bytes, the source none", async () => {
+		it("copy and move of the same blocks by two destinations at once: the move arrives, a copy arrives or says why not, the source gives all up", async () => {
 			const [source, target] = await pair(rig);
 			const other = await rig.worker("other", PATIENT);
 			await source.call(

@@ -128,7 +128,12 @@ overDirections("deadlines", (pairs, sourceKind, targetKind) => {
 		const startedAt = performance.now();
 		expect(
 			await target.call("deliver", [{ key: key(6n) }], "stopped"),
-		).toMatchObject([{ status: "FAILED" }]);
+		).toMatchObject([
+			// Python has no reasons.
+			targetKind === "typescript"
+				? { status: "FAILED", reason: "uncertain" }
+				: { status: "FAILED" },
+		]);
 		const elapsed = performance.now() - startedAt;
 		expect(elapsed).toBeGreaterThanOrEqual(ABANDON_MS - 40);
 		expect(elapsed).toBeLessThan(ABANDON_MS + 1_500);

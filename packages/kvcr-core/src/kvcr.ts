@@ -362,7 +362,8 @@ export class Kvcr {
 	/**
 	 * Copies blocks into framework memory, from managed memory or from the source that advice of the request names. The
 	 * destination memory belongs to the operation until it completes; reason `uncertain` means even longer, until a
-	 * report says `quiesced`. Of equal keys the first counts.
+	 * report says `quiesced`. Of equal keys the first counts. A `ProgressFailedError` in the middle of a large delivery leaves the
+	 * writes already asked for running: their memory is safe only after `close`.
 	 * @throws InvalidArgumentError, ElementOutOfRangeError, RegionReleasedError before anything changes.
 	 */
 	deliver(
