@@ -1,4 +1,6 @@
 /** The sockets of one publisher. Owns them; `close` ends every loop. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { isMainThread } from "node:worker_threads";
 import type { Logger } from "kvcr-core";
 import type { Subscriber } from "zeromq";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
@@ -32,6 +34,9 @@ export interface IntakeParts {
 	readonly logger: Logger;
 	readonly onError: (error: IntegerHashesError) => void;
 }
+
+/** Time a closed socket and the observer of its connection take to settle what they were waiting for, in milliseconds. */
+const SETTLE_MS = 100;
 
 /** See the comment at the top of this file. */
 export class PublisherIntake {
@@ -93,6 +98,8 @@ export class PublisherIntake {
 			this.#stream.clear();
 		}
 		await Promise.all([this.#receiving, ended]);
+		// A thread that ended before that would take the whole process with it.
+		if (!isMainThread) await sleep(SETTLE_MS);
 	}
 
 	async #receive(): Promise<void> {

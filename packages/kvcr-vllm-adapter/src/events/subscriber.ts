@@ -94,7 +94,9 @@ function shifted(endpoint: string, by: number): string {
 }
 
 /**
- * Feeds a reverse hash map from vLLM's KV cache events.
+ * Feeds a reverse hash map from vLLM's KV cache events. In a worker thread, close it before the thread ends in
+ * any way, `process.exit` and `worker.terminate()` included: the ZeroMQ binding aborts the whole process when a thread
+ * ends with a pending receive.
  *
  * @example
  * const adapter = new VllmKeyAdapter({ events: true });

@@ -1,0 +1,5 @@
+/** Entry of a worker thread: loads TypeScript, which a worker does not inherit from its process. */
+import { register } from "tsx/esm/api";
+
+register();
+await import("./events-in-workers.ts");
