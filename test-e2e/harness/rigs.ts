@@ -1,5 +1,6 @@
 /** What scenarios run over: transfer agents and control channels, each with a reason when it cannot be had. */
 import { spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -107,13 +108,18 @@ function natsProgram(): string {
 
 /** A free TCP port of the loopback interface. */
 export async function freePort(): Promise<number> {
-	const server = createServer();
-	await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-	const address = server.address();
-	await new Promise((resolve) => server.close(resolve));
-	if (address === null || typeof address === "string")
-		throw new Error("no port");
-	return address.port;
+	// Below the range of ports that outgoing connections get: a server that restarts must find its port still free.
+	for (;;) {
+		const port = randomInt(20_000, 32_000);
+		const probe = createServer();
+		const free = await new Promise<boolean>((resolve) => {
+			probe.once("error", () => resolve(false));
+			probe.listen(port, "127.0.0.1", () => resolve(true));
+		});
+		if (!free) continue;
+		await new Promise((resolve) => probe.close(resolve));
+		return port;
+	}
 }
 
 /** A real NATS server on a free port. */

@@ -47,7 +47,7 @@ describe("the simulator", () => {
 
 	it("names every kind of fault in a campaign of some runs", async () => {
 		const tally = newTally();
-		await campaign("kinds", ({ runs }) => runs < 60, tally);
+		await campaign("kinds", ({ runs }) => runs < 150, tally);
 		const { rates } = makeScenario("kinds/0");
 		expect(Object.keys(tally.faults).sort()).toEqual(
 			expect.arrayContaining([

@@ -1,3 +1,4 @@
+import { randomInt } from "node:crypto";
 import { type AddressInfo, createServer } from "node:net";
 import { controlChannelSuite } from "kvcr-core/testing";
 import { describe, it } from "vitest";
@@ -12,8 +13,15 @@ async function absentEndpoint(): Promise<string> {
 	return `tcp://127.0.0.1:${port}`;
 }
 
+/**
+ * The port of an endpoint; for a channel that may be anywhere, one below the range that outgoing connections get: a channel
+ * that restarts must find its port still free.
+ */
 const portOf = (endpoint?: string) =>
-	Number(/:(\d+)$/.exec(endpoint ?? ":0")?.[1]);
+	endpoint === undefined
+		? 20_000 + (next++ % 12_000)
+		: Number(/:(\d+)$/.exec(endpoint)?.[1]);
+let next = randomInt(12_000);
 
 controlChannelSuite(
 	{ describe, it },

@@ -1,5 +1,7 @@
 /** Real NATS servers for tests: on free ports of 127.0.0.1, in folders that go away, ended with the test. */
+
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -56,13 +58,18 @@ export async function until(
 
 /** A port nobody uses at this moment. */
 export async function freePort(): Promise<number> {
-	const probe = createServer();
-	await new Promise<void>((resolve) => probe.listen(0, "127.0.0.1", resolve));
-	const address = probe.address();
-	await new Promise((resolve) => probe.close(resolve));
-	if (address === null || typeof address === "string")
-		throw new Error("no port");
-	return address.port;
+	// Below the range of ports that outgoing connections get: a server that restarts must find its port still free.
+	for (;;) {
+		const port = randomInt(20_000, 32_000);
+		const probe = createServer();
+		const free = await new Promise<boolean>((resolve) => {
+			probe.once("error", () => resolve(false));
+			probe.listen(port, "127.0.0.1", () => resolve(true));
+		});
+		if (!free) continue;
+		await new Promise((resolve) => probe.close(resolve));
+		return port;
+	}
 }
 
 const running = new Set<NatsServer>();
