@@ -101,6 +101,7 @@ const placedMs = new Map<Shape, number[]>(SHAPES.map((shape) => [shape, []]));
 const zmqMs: number[] = [];
 const tcpMs: number[] = [];
 const rawUs: number[] = [];
+for (const shape of SHAPES) await placements(shape, shape.warmUp);
 for (
 	let repetition = -1;
 	repetition < Number(values.repetitions);
@@ -189,10 +190,13 @@ child.send({});
 await once(child, "exit");
 
 /** Submits hints one after the other, each for blocks that are not here, and gives the milliseconds to the last outcome. */
-async function placements(shape: Shape): Promise<number[]> {
+async function placements(
+	shape: Shape,
+	rounds = shape.rounds,
+): Promise<number[]> {
 	const pool = poolOf(shape.blockBytes);
 	const samples: number[] = [];
-	for (let round = 0; round < shape.rounds; round += 1) {
+	for (let round = 0; round < rounds; round += 1) {
 		const hashes: bigint[] = [];
 		for (let block = 0; block < shape.blocks; block += 1) {
 			hashes.push(hashOf(pool, next[pool]));
