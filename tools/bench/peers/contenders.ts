@@ -32,6 +32,9 @@ export interface Contender {
 
 const IDLE_MS = 3_000;
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+/** How long a contender moves single blocks before anything counts, in milliseconds. */
+const WARM_UP_MS = 4_000;
+
 const roundsOf = (shape: Shape, scale: number): number =>
 	Math.max(2, Math.round(shape.rounds * scale));
 
@@ -187,9 +190,13 @@ async function allShapes(
 	const cpu = (): number =>
 		processes.reduce((sum, one) => sum + one.cpuSeconds(), 0);
 	const shapes: Turn["shapes"] = {};
+	// Workers run for days: every contender gets the same time to have its code compiled and its caches filled.
+	const [first] = SHAPES;
+	const warm = performance.now() + WARM_UP_MS * scale;
+	while (first !== undefined && performance.now() < warm) await move(first, 50);
 	for (const shape of SHAPES) {
-		// The first ones pay for connections and caches, and do not count.
-		await move(shape, shape.blocks > 16 ? 2 : 20);
+		// The first ones of a shape pay for what is new about it, and do not count.
+		await move(shape, shape.blocks > 16 ? 4 : 20);
 		const before = cpu();
 		const samples = await move(shape, roundsOf(shape, scale));
 		shapes[shape.name] = { samples, cpuSeconds: cpu() - before };
