@@ -52,7 +52,7 @@ export interface RouteTableOptions {
 }
 
 /** Idle routes dropped in one turn of the event loop at most: unloading a peer is native work. */
-const MAX_DROPS_PER_SWEEP = 64;
+const MAX_DROPS_PER_SWEEP = 16;
 
 export class RouteTable {
 	readonly #agent: TransferAgent;
