@@ -7,7 +7,7 @@ import {
 	RegionReleasedError,
 } from "../ports/index.js";
 import type { TransferElement } from "../protocol/index.js";
-import { matchingLabel } from "../transfer/routes.js";
+import { matchingLabel } from "../protocol/index.js";
 
 export class FrameworkMemory {
 	readonly regions: ReadonlyMap<string, MemoryRegion>;

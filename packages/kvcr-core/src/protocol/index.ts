@@ -19,7 +19,11 @@ export {
 	decodeControlMessage,
 	encodeControlMessage,
 } from "./messages.js";
-export { type PeerMetadata, regionOf, type TargetRegions } from "./regions.js";
+export {
+	matchingLabel,
+	type PeerMetadata,
+	type TargetRegions,
+} from "./regions.js";
 export type { ResolveHashesMessage } from "./resolve-hashes.js";
 export type { StartWriteMessage, TransferMode } from "./start-write.js";
 export type { TargetMetadataMessage } from "./target-metadata.js";

@@ -25,20 +25,19 @@ export interface PeerMetadata {
 }
 
 /**
- * The registered region an element label names: for managed memory the pool before the colon; for framework memory the
- * label itself, or else the shared region `pool:*`.
+ * The label of the registration that an element label selects, if there is one: for managed memory the pool before the colon;
+ * for framework memory the label itself, or else the registration that serves every part of a pool (`pool:*`).
  */
-export function regionOf(
-	regions: TargetRegions,
-	framework: boolean,
+export function matchingLabel(
+	regions: ReadonlyMap<string, unknown>,
 	label: string,
-): RegionDescriptor | undefined {
+	framework: boolean,
+): string | undefined {
+	if (framework && regions.has(label)) return label;
 	const colon = label.indexOf(":");
 	const pool = colon < 0 ? label : label.slice(0, colon);
-	if (!framework) return regions.managed.get(pool);
-	const exact = regions.framework.get(label);
-	if (exact !== undefined || colon < 0) return exact;
-	return regions.framework.get(`${pool}:*`);
+	const shared = framework ? (colon < 0 ? undefined : `${pool}:*`) : pool;
+	return shared !== undefined && regions.has(shared) ? shared : undefined;
 }
 
 /** Reads the metadata fields; `undefined` when the message carries none. The metadata bytes are copied. */

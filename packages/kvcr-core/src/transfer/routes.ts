@@ -15,6 +15,7 @@ import type {
 	PeerMetadata,
 	TransferElement,
 } from "../protocol/index.js";
+import { matchingLabel } from "../protocol/index.js";
 
 /** One generation of one target. */
 export interface Route {
@@ -246,19 +247,6 @@ export class RouteTable {
 			// Still busy: closing the agent ends it.
 		}
 	}
-}
-
-/** Exact label first, then the registration that serves every part of a pool (`pool:*`), or the pool of a managed part. */
-export function matchingLabel(
-	regions: ReadonlyMap<string, unknown>,
-	label: string,
-	framework: boolean,
-): string | undefined {
-	if (framework && regions.has(label)) return label;
-	const colon = label.indexOf(":");
-	const pool = colon < 0 ? label : label.slice(0, colon);
-	const shared = framework ? (colon < 0 ? undefined : `${pool}:*`) : pool;
-	return shared !== undefined && regions.has(shared) ? shared : undefined;
 }
 
 function catalogKey(framework: boolean, label: string): string {
