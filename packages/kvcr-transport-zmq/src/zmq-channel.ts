@@ -33,6 +33,9 @@ import { Peers } from "./peers.js";
 /** Messages of one peer that libzmq holds before it stops reading from that peer. */
 const NATIVE_QUEUE = 64;
 
+/** Patience with libzmq when it frees a port, in milliseconds. It takes less than one. */
+const FREE_PORT_MS = 1_000;
+
 /** Bytes by which an encrypted message may be longer than its content. */
 const CURVE_OVERHEAD = 64;
 
@@ -55,7 +58,6 @@ export class ZmqControlChannel implements ControlChannel {
 	#state: ChannelState = "new";
 	#endpoints: readonly string[] = [];
 	#pull: Pull | undefined;
-	#bound: string | undefined;
 	#sent = 0;
 	#received = 0;
 	#closing: Promise<void> | undefined;
@@ -143,7 +145,6 @@ export class ZmqControlChannel implements ControlChannel {
 		}
 		this.#assertOpen(operation);
 		const { lastEndpoint } = pull;
-		this.#bound = lastEndpoint ?? undefined;
 		const bound = Number(/:(\d+)$/.exec(lastEndpoint ?? "")?.[1] ?? port);
 		this.#endpoints = advertised.map((endpoint) =>
 			formatEndpoint({ host: endpoint.host, port: endpoint.port || bound }),
@@ -188,8 +189,10 @@ export class ZmqControlChannel implements ControlChannel {
 
 	async #close(): Promise<void> {
 		this.#state = "closed";
+		const portIsFree = this.#pull && untilFreed(this.#pull);
 		this.#closePull();
 		await this.#peers.close(this.#settings.closeFlushMs);
+		await portIsFree;
 		this.#gate?.close();
 		// A worker thread may end as soon as this resolves; see exit.ts.
 		if (!isMainThread)
@@ -197,19 +200,11 @@ export class ZmqControlChannel implements ControlChannel {
 		closeAtExit.remove(this.#abandon);
 	}
 
-	/** Stops receiving and frees the port. */
+	/** Stops receiving. A thread of libzmq frees the port soon after; see {@link untilFreed}. */
 	#closePull(): void {
 		const pull = this.#pull;
 		this.#pull = undefined;
-		if (pull === undefined) return;
-		try {
-			// Unbinding frees the port before this returns; closing alone would free it some time later. Not the asynchronous
-			// unbind: that one runs in another thread while the pending receive uses the socket in this one, which aborts.
-			if (this.#bound !== undefined) pull.unbindSync(this.#bound);
-		} catch {
-			// Closing frees it as well.
-		}
-		pull.close();
+		pull?.close();
 	}
 
 	async #receiveAll(pull: Pull, receive: ControlReceiver): Promise<void> {
@@ -299,6 +294,31 @@ export class ZmqControlChannel implements ControlChannel {
 	#assertOpen(operation: string): void {
 		if (this.#state === "closed")
 			throw new ClosedError(operation, "the channel");
+	}
+}
+
+/**
+ * Resolves once a socket that is about to be closed has given its port back, so that the next channel can have it. Closing and
+ * unbinding only ask a thread of libzmq for that; the socket's monitor ends after it was done.
+ */
+async function untilFreed(pull: Pull): Promise<void> {
+	const { events } = pull;
+	const patience = new AbortController();
+	const ended = (async () => {
+		try {
+			while ((await events.receive()).type !== "end");
+		} catch {
+			// Closed: nothing more will be told.
+		}
+	})();
+	try {
+		await Promise.race([
+			ended,
+			setTimeout(FREE_PORT_MS, undefined, { signal: patience.signal }),
+		]);
+	} finally {
+		patience.abort();
+		events.close();
 	}
 }
 

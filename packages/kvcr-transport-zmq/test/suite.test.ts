@@ -1,6 +1,5 @@
-import { randomInt } from "node:crypto";
 import { type AddressInfo, createServer } from "node:net";
-import { controlChannelSuite } from "kvcr-core/testing";
+import { controlChannelSuite, freePort } from "kvcr-core/testing";
 import { describe, it } from "vitest";
 import { generateCurveKeys, ZmqControlChannel } from "../src/index.js";
 
@@ -13,21 +12,18 @@ async function absentEndpoint(): Promise<string> {
 	return `tcp://127.0.0.1:${port}`;
 }
 
-/**
- * The port of an endpoint; for a channel that may be anywhere, one below the range that outgoing connections get: a channel
- * that restarts must find its port still free.
- */
-const portOf = (endpoint?: string) =>
+/** The port of an endpoint; for a channel that may be anywhere, one that it still finds free when it restarts. */
+const portOf = async (host: string, endpoint?: string) =>
 	endpoint === undefined
-		? 20_000 + (next++ % 12_000)
+		? await freePort(host)
 		: Number(/:(\d+)$/.exec(endpoint)?.[1]);
-let next = randomInt(12_000);
 
 controlChannelSuite(
 	{ describe, it },
 	{
 		name: "ZmqControlChannel",
-		create: (endpoint) => new ZmqControlChannel({ port: portOf(endpoint) }),
+		create: async (endpoint) =>
+			new ZmqControlChannel({ port: await portOf("127.0.0.1", endpoint) }),
 		createWildcard: () => new ZmqControlChannel({ host: "0.0.0.0" }),
 		absentEndpoint,
 	},
@@ -38,9 +34,9 @@ controlChannelSuite(
 	{ describe, it },
 	{
 		name: "ZmqControlChannel with CURVE",
-		create: (endpoint) =>
+		create: async (endpoint) =>
 			new ZmqControlChannel({
-				port: portOf(endpoint),
+				port: await portOf("127.0.0.1", endpoint),
 				curve: { ...keys, allow: [keys.publicKey], serverKey: keys.publicKey },
 			}),
 		absentEndpoint,
@@ -51,8 +47,11 @@ controlChannelSuite(
 	{ describe, it },
 	{
 		name: "ZmqControlChannel over IPv6",
-		create: (endpoint) =>
-			new ZmqControlChannel({ host: "::1", port: portOf(endpoint) }),
+		create: async (endpoint) =>
+			new ZmqControlChannel({
+				host: "::1",
+				port: await portOf("::1", endpoint),
+			}),
 		createWildcard: () =>
 			new ZmqControlChannel({ host: "::1", advertise: "tcp://[::]:5" }),
 		absentEndpoint: () => "tcp://[::1]:1",

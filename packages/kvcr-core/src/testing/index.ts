@@ -11,6 +11,7 @@
  * clock.advance(5);
  * ```
  */
+export { freePort } from "./free-port.js";
 export * from "./manual-clock.js";
 export * from "./memory-channel.js";
 export * from "./memory-fabric.js";
