@@ -1,8 +1,9 @@
+import { freePort } from "kvcr-core/testing";
 import { expect, it } from "vitest";
 import { key } from "./harness/blocks.js";
 import { byHash, expectDrained, expectRightBytes } from "./harness/expect.js";
 import { hint } from "./harness/hint.js";
-import { freePort, overRigs } from "./harness/rigs.js";
+import { overRigs } from "./harness/rigs.js";
 
 overRigs(
 	"peers that come and go",

@@ -1,3 +1,4 @@
+import { freePort } from "kvcr-core/testing";
 import { expect, it } from "vitest";
 import { key } from "./harness/blocks.js";
 import {
@@ -7,7 +8,7 @@ import {
 	release,
 } from "./harness/expect.js";
 import { hint } from "./harness/hint.js";
-import { freePort, overAllRigs, type Rig } from "./harness/rigs.js";
+import { overAllRigs, type Rig } from "./harness/rigs.js";
 import type { TestWorker } from "./harness/worker-handle.js";
 
 /** Long enough for a busy machine: these scenarios are about order, not about deadlines. */

@@ -1,11 +1,10 @@
 /** What scenarios run over: transfer agents and control channels, each with a reason when it cannot be had. */
 import { spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePort } from "kvcr-core/testing";
 import { afterAll, afterEach, beforeAll, describe } from "vitest";
 import type { AgentKind, ChannelKind, WorkerOptions } from "./commands.js";
 import { LocalWorkers } from "./local-worker.js";
@@ -104,22 +103,6 @@ function missingReason(
 
 function natsProgram(): string {
 	return process.env.KVCR_NATS_SERVER ?? "/usr/sbin/nats-server";
-}
-
-/** A free TCP port of the loopback interface. */
-export async function freePort(): Promise<number> {
-	// Below the range of ports that outgoing connections get: a server that restarts must find its port still free.
-	for (;;) {
-		const port = randomInt(20_000, 32_000);
-		const probe = createServer();
-		const free = await new Promise<boolean>((resolve) => {
-			probe.once("error", () => resolve(false));
-			probe.listen(port, "127.0.0.1", () => resolve(true));
-		});
-		if (!free) continue;
-		await new Promise((resolve) => probe.close(resolve));
-		return port;
-	}
 }
 
 /** A real NATS server on a free port. */

@@ -1,9 +1,10 @@
 /** Peers that meet, leave and come back, across the two languages. */
+
+import { freePort } from "kvcr-core/testing";
 import { expect, it } from "vitest";
 import { key } from "../harness/blocks.js";
 import { expectRightBytes } from "../harness/expect.js";
 import { hint } from "../harness/hint.js";
-import { freePort } from "../harness/rigs.js";
 import { Worker } from "../harness/worker-handle.js";
 import { overDirections, type Peer } from "./pairs.js";
 import { connectedTargets, expectSettled, standStill } from "./settled.js";

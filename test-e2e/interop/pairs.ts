@@ -1,8 +1,8 @@
 /** Pairs of one Python and one TypeScript peer over real NIXL and ZeroMQ, and scenarios told once for both directions. */
 import { existsSync } from "node:fs";
+import { freePort } from "kvcr-core/testing";
 import { afterAll, afterEach, beforeAll, beforeEach, describe } from "vitest";
 import type { Commands, WorkerOptions } from "../harness/commands.js";
-import { freePort } from "../harness/rigs.js";
 import { Worker } from "../harness/worker-handle.js";
 import { PythonPeer, type PythonPeerOptions } from "./python-peer.js";
 

@@ -16,11 +16,11 @@ import {
 	silentLogger,
 	type TransferAgent,
 } from "kvcr-core";
+import { freePort } from "kvcr-core/testing";
 import { NixlTransferAgent } from "kvcr-nixl";
 import { ZmqControlChannel } from "kvcr-transport-zmq";
 import { key, ListAdapter, pieceBytes } from "../harness/blocks.js";
 import { hint } from "../harness/hint.js";
-import { freePort } from "../harness/rigs.js";
 import { PythonPeer } from "./python-peer.js";
 import type { RecordedMessage, Recording } from "./recording.js";
 

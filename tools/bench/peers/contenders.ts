@@ -1,8 +1,8 @@
 /** Who takes part, and what one turn of each measures. A turn starts its processes and ends them, so nobody runs beside another. */
 import { execFile } from "node:child_process";
-import { createServer } from "node:net";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { freePort } from "kvcr-core/testing";
 import { nativeProgram } from "../../../packages/kvcr-nixl/scripts/build-program.mjs";
 import { JsonProcess } from "./json-process.js";
 import type { Mooncake } from "./mooncake.js";
@@ -220,14 +220,4 @@ async function metadataOf(
 	} finally {
 		await process.end();
 	}
-}
-
-async function freePort(): Promise<number> {
-	const server = createServer();
-	await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-	const address = server.address();
-	await new Promise((resolve) => server.close(resolve));
-	if (address === null || typeof address === "string")
-		throw new Error("no port");
-	return address.port;
 }

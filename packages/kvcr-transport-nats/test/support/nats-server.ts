@@ -1,11 +1,10 @@
 /** Real NATS servers for tests: on free ports of 127.0.0.1, in folders that go away, ended with the test. */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePort } from "kvcr-core/testing";
 import { afterAll, describe, it } from "vitest";
 
 /** The server program, or `undefined`: `KVCR_NATS_SERVER` when it is set, else the one in PATH or where Debian puts it. */
@@ -53,22 +52,6 @@ export async function until(
 		if (performance.now() > end)
 			throw new Error(`waited ${patienceMs} ms in vain for: ${what}`);
 		await new Promise((resolve) => setTimeout(resolve, 5));
-	}
-}
-
-/** A port nobody uses at this moment. */
-export async function freePort(): Promise<number> {
-	// Below the range of ports that outgoing connections get: a server that restarts must find its port still free.
-	for (;;) {
-		const port = randomInt(20_000, 32_000);
-		const probe = createServer();
-		const free = await new Promise<boolean>((resolve) => {
-			probe.once("error", () => resolve(false));
-			probe.listen(port, "127.0.0.1", () => resolve(true));
-		});
-		if (!free) continue;
-		await new Promise((resolve) => probe.close(resolve));
-		return port;
 	}
 }
 
