@@ -357,8 +357,10 @@ export function wire(
 	const inbox = new FairInbox({
 		clock,
 		handle: (bytes) => control.receive(bytes),
-		dropped: (reason) =>
-			telemetry.count("kvcr_control_dropped_total", { reason }),
+		dropped: (reason) => {
+			telemetry.count("kvcr_control_dropped_total", { reason });
+			channel.slowDown?.();
+		},
 		maxPeers: settings.maxPeers,
 		maxMetadataBytes: settings.maxMetadataBytes,
 	});

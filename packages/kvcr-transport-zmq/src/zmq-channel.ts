@@ -27,6 +27,7 @@ import {
 	type ZmqControlChannelOptions,
 	type ZmqSettings,
 } from "./options.js";
+import { Pace } from "./pace.js";
 import { PeerSender } from "./peer-sender.js";
 import { Peers } from "./peers.js";
 
@@ -39,9 +40,6 @@ const FREE_PORT_MS = 1_000;
 /** Bytes by which an encrypted message may be longer than its content. */
 const CURVE_OVERHEAD = 64;
 
-/** Time for messages before the event loop gets a turn, in milliseconds. What is not read by then stays with its sender. */
-const TURN_MS = 0.5;
-
 type ChannelState = "new" | "starting" | "started" | "closed";
 
 /**
@@ -53,6 +51,7 @@ export class ZmqControlChannel implements ControlChannel {
 	readonly #settings: ZmqSettings;
 	readonly #peers: Peers;
 	readonly #gate: KeyGate | undefined;
+	readonly #pace = new Pace(() => performance.now());
 	readonly #refused: Record<string, number> = {};
 	readonly #dropped: Record<string, number> = {};
 	#state: ChannelState = "new";
@@ -169,6 +168,11 @@ export class ZmqControlChannel implements ControlChannel {
 		return true;
 	}
 
+	/** Leaves what follows with its senders for a millisecond as soon as this was said a few times; see pace.ts. */
+	slowDown(): void {
+		this.#pace.excess();
+	}
+
 	stats(): ControlChannelStats {
 		const turnedAway = this.#gate?.turnedAway ?? 0;
 		return {
@@ -208,7 +212,8 @@ export class ZmqControlChannel implements ControlChannel {
 	}
 
 	async #receiveAll(pull: Pull, receive: ControlReceiver): Promise<void> {
-		let turnStartedAt = performance.now();
+		const pace = this.#pace;
+		pace.begin();
 		try {
 			for (;;) {
 				const parts = await pull.receive();
@@ -219,9 +224,12 @@ export class ZmqControlChannel implements ControlChannel {
 				else if (message.byteLength > MAX_CONTROL_MESSAGE_BYTES)
 					this.#drop("too_large");
 				else this.#deliver(message, receive);
-				if (performance.now() - turnStartedAt < TURN_MS) continue;
-				await new Promise((resolve) => setImmediate(resolve));
-				turnStartedAt = performance.now();
+				const step = pace.next();
+				if (step === "read") continue;
+				if (step === "turn")
+					await new Promise((resolve) => setImmediate(resolve));
+				else await setTimeout(step);
+				pace.begin();
 			}
 		} catch {
 			// Only a closed socket stops receiving.

@@ -47,6 +47,13 @@ export interface ControlChannel {
 	 * The bytes must not be changed afterwards.
 	 */
 	send(endpoint: string, message: Uint8Array): boolean;
+	/**
+	 * Said from within the receiver, about the message it was just given: it is dropped, because its sender sends more than
+	 * it is due. A channel that can makes more of the same cheaper for a few milliseconds: it leaves messages with their
+	 * sender, or has them dropped on the way. Others may be delayed by that, no longer than those milliseconds, and must not
+	 * lose anything. Never throws. Optional.
+	 */
+	slowDown?(): void;
 	/** A snapshot of the counters. */
 	stats(): ControlChannelStats;
 	/**

@@ -36,6 +36,7 @@ export interface FairInboxOptions {
 	readonly clock: Clock;
 	/** Decodes and handles one message. Never throws. */
 	readonly handle: (bytes: Uint8Array) => void;
+	/** Told of each message that is dropped, from within `receive`. */
 	readonly dropped: (reason: InboxDropReason) => void;
 	/** Peers remembered; the one that was met longest ago is a stranger again. */
 	readonly maxPeers: number;
