@@ -2,6 +2,8 @@
  * Hint to placed while a hostile peer floods the source with control messages at full speed, beside the same without it.
  * To tell the flood from mere load, there is a third measurement: the hostile peer floods somebody else of the same machine.
  *
+ * `--rounds` hints are counted for each of the three, in turns of which every one has some of all three.
+ *
  * Run: `npm run bench -- flood [--channel zmq|nats] [--kind valid|random|mixed] [--rounds N] [--json FILE]`
  */
 import { type ChildProcess, fork } from "node:child_process";
@@ -18,24 +20,26 @@ import {
 	writeFigures,
 } from "../lib/figures.js";
 import { Destination } from "./destination.js";
-import { type ChannelKind, makeChannel, type Place } from "./shared.js";
+import type { ChannelKind, Place } from "./shared.js";
 
 /** Longest everything may take, in milliseconds. */
 const LIMIT_MS = 180_000;
 /** Time a flood gets to build up before anything is measured, in milliseconds. */
 const BUILD_UP_MS = 300;
 /** Each measurement is taken this often, in turns, so that the load of the machine is in all of them alike. */
-const TURNS = 3;
+const TURNS = 10;
+/** Hints before the first that counts: the code is compiled by then. */
+const WARM_UP = 2_000;
 
 const { values } = parseArgs({
 	options: {
 		channel: { type: "string" },
 		kind: { type: "string", default: "mixed" },
-		rounds: { type: "string", default: "150" },
+		rounds: { type: "string", default: "2500" },
 		json: { type: "string" },
 	},
 });
-const rounds = Number(values.rounds);
+const rounds = Math.ceil(Number(values.rounds) / TURNS);
 const limit = setTimeout(() => {
 	console.error(`flood: not done after ${LIMIT_MS / 1000} s`);
 	process.exit(1);
@@ -66,17 +70,17 @@ async function measure(place: Place): Promise<void> {
 	const children = [
 		start("source.ts", place),
 		start("hostile.ts", place),
+		start("bystander.ts", place),
 	] as const;
-	const [source, hostile] = children;
+	const [source, hostile, bystander] = children;
 	try {
-		const [[{ endpoint }]] = (await Promise.all([
+		const [[{ endpoint }], [{ endpoint: aside }]] = (await Promise.all([
 			once(source, "message"),
+			once(bystander, "message"),
 			once(hostile, "message"),
-		])) as [[{ endpoint: string }], unknown];
-		const bystander = makeChannel(place, "bystander");
-		await bystander.start(() => {});
+		])) as [[{ endpoint: string }], [{ endpoint: string }], unknown];
 		const destination = await Destination.start(place, endpoint);
-		await destination.place(rounds / 3);
+		await destination.place(WARM_UP);
 		const quiet: number[] = [];
 		const elsewhere: number[] = [];
 		const flooded: number[] = [];
@@ -84,7 +88,7 @@ async function measure(place: Place): Promise<void> {
 		let sent = 0;
 		for (let turn = 0; turn < TURNS; turn += 1) {
 			quiet.push(...(await destination.place(rounds)).ms);
-			hostile.send({ flood: bystander.endpoint, kind: values.kind });
+			hostile.send({ flood: aside, kind: values.kind });
 			await pause();
 			elsewhere.push(...(await destination.place(rounds)).ms);
 			await ask(hostile, "pause");
@@ -157,7 +161,6 @@ async function measure(place: Place): Promise<void> {
 			},
 		);
 		await destination.close();
-		await bystander.close();
 		for (const child of children) child.send("stop");
 		await Promise.all(children.map((child) => once(child, "exit")));
 	} finally {
