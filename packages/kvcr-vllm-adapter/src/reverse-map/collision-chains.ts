@@ -82,8 +82,9 @@ export class CollisionChains {
 			const high = this.#high(words, 0, count);
 			const low = this.#low(words, 0, count);
 			const index = this.#index as SegmentedTable;
+			const mixed = index.mix(high, low);
 			for (let skip = 0; ; skip++) {
-				const node = index.getNth(high, low, skip);
+				const node = index.getNth(mixed, high, low, skip);
 				if (
 					node === 0 ||
 					arena.equals(this.#nodes.get(node, REF), length, words)
@@ -145,7 +146,13 @@ export class CollisionChains {
 	}
 
 	/** Takes a node out of the list of a router hash and writes the hash's new table value. The key itself stays. */
-	remove(high: number, low: number, list: number, node: number): void {
+	remove(
+		mixed: number,
+		high: number,
+		low: number,
+		list: number,
+		node: number,
+	): void {
 		const nodes = this.#nodes;
 		let head = list & NODE_MASK;
 		const count = this.count(list) - 1;
@@ -165,7 +172,7 @@ export class CollisionChains {
 			value = head | SHORT;
 		}
 		if (count === 1) value = nodes.get(head, REF);
-		this.#table.replace(high, low, list, value);
+		this.#table.replace(mixed, high, low, list, value);
 		if (count > 1) this.#free(node);
 		else {
 			// The higher number first: the lower one cannot be the node that moves.
@@ -182,8 +189,9 @@ export class CollisionChains {
 			const high = this.#highOf(content);
 			const low = this.#lowOf(content);
 			const index = this.#index as SegmentedTable;
+			const mixed = index.mix(high, low);
 			let skip = 0;
-			do node = index.getNth(high, low, skip++);
+			do node = index.getNth(mixed, high, low, skip++);
 			while (node !== 0 && nodes.get(node, REF) !== ref);
 		} else
 			while (node !== 0 && nodes.get(node, REF) !== ref)
@@ -209,16 +217,18 @@ export class CollisionChains {
 			const at = this.#arena.offset(ref);
 			const high = page[at] as number;
 			const low = page[at + 1] as number;
-			const list = this.#table.get(high, low);
-			if (list < 0)
-				(this.#index as SegmentedTable).replace(
-					this.#highOf(ref),
-					this.#lowOf(ref),
-					last,
-					node,
-				);
+			const mixed = this.#table.mix(high, low);
+			const list = this.#table.get(mixed, high, low);
+			if (list < 0) {
+				const index = this.#index as SegmentedTable;
+				const indexHigh = this.#highOf(ref);
+				const indexLow = this.#lowOf(ref);
+				const indexMixed = index.mix(indexHigh, indexLow);
+				index.replace(indexMixed, indexHigh, indexLow, last, node);
+			}
 			if (before < 0)
 				this.#table.replace(
+					mixed,
 					high,
 					low,
 					list,
@@ -245,12 +255,17 @@ export class CollisionChains {
 	#indexNode(node: number): void {
 		this.#index ??= new SegmentedTable(mixSeed(this.#seed[4]), this.#pool);
 		const ref = this.#nodes.get(node, REF);
-		this.#index.insert(this.#highOf(ref), this.#lowOf(ref), node);
+		const high = this.#highOf(ref);
+		const low = this.#lowOf(ref);
+		this.#index.insert(this.#index.mix(high, low), high, low, node);
 	}
 
 	#unindexNode(node: number): void {
+		const index = this.#index as SegmentedTable;
 		const ref = this.#nodes.get(node, REF);
-		this.#index?.remove(this.#highOf(ref), this.#lowOf(ref), node);
+		const high = this.#highOf(ref);
+		const low = this.#lowOf(ref);
+		index.remove(index.mix(high, low), high, low, node);
 	}
 
 	#highOf(ref: number): number {

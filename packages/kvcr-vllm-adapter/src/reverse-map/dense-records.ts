@@ -16,7 +16,7 @@ export class DenseRecords {
 	constructor(wordsPerRecord: number, pool: WordPool) {
 		this.#pool = pool;
 		this.#words = wordsPerRecord;
-		this.#pages.push(pool.take(FIRST_PAGE_RECORDS * wordsPerRecord));
+		this.#pages.push(pool.takeAny(FIRST_PAGE_RECORDS * wordsPerRecord));
 	}
 
 	/** Gives all pages back. The records must not be used any more. */
@@ -39,12 +39,12 @@ export class DenseRecords {
 		const record = this.#last + 1;
 		const page = record >>> PAGE_BITS;
 		if (page === this.#pages.length)
-			this.#pages.push(this.#pool.take(PAGE_RECORDS * this.#words));
+			this.#pages.push(this.#pool.takeAny(PAGE_RECORDS * this.#words));
 		else if (page === 0) {
 			const first = this.#pages[0] as Int32Array;
 			const size = first.length / this.#words;
 			if (record === size) {
-				const wider = this.#pool.take(
+				const wider = this.#pool.takeAny(
 					Math.min(size * 8, PAGE_RECORDS) * this.#words,
 				);
 				wider.set(first);

@@ -1,7 +1,6 @@
 /** The reverse hash map: from router hashes back to full keys. */
+export type { HashCandidate, HashStatus } from "./hash-lookup.js";
 export {
-	type HashCandidate,
-	type HashStatus,
 	ReverseHashMap,
 	type ReverseHashMapOptions,
 	type ReverseHashMapStats,

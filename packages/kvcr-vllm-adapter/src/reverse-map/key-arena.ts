@@ -2,20 +2,21 @@
  * Keys and their tiers in flat pages, one run of pages per key length. Entries of a length lie densely: the last one
  * moves into the place of a freed one, so there is never anything to compact and memory follows the number of keys.
  *
- * An entry is the packed key (see packed-key.ts) and one word of tier bits. A *ref* names an entry: page ‖ 12-bit index.
+ * An entry is the packed key (see packed-key.ts) and one word of tier bits. A *ref* names an entry: page ‖ 16-bit index.
  */
 import { MapFullError } from "../errors.js";
-import { packedWords } from "./packed-key.js";
+import { bufferOf, MAX_UNITS_BITS, unitsBefore, unitsIn } from "./graded.js";
+import { GROUP_BYTES, packedWords, packHash } from "./packed-key.js";
 import type { WordPool } from "./word-pool.js";
 
-const INDEX_BITS = 12;
+/** Entries of a unit of pages, and bytes that it may take; see graded.ts. */
+const UNIT_BITS = 12;
+const UNIT_BYTES = 1 << 18;
+const INDEX_BITS = UNIT_BITS + MAX_UNITS_BITS;
 const INDEX_MASK = (1 << INDEX_BITS) - 1;
 /** Refs leave two bits of a word free. */
 const MAX_PAGES = 1 << (30 - INDEX_BITS);
-const MAX_ENTRIES_PER_PAGE = 1 << INDEX_BITS;
-/** Pages are at most about this large, so that none takes long to allocate. */
-const PAGE_BYTES = 256 * 1024;
-/** The only page of a length begins with this many entries, and grows eightfold. */
+/** The first page of a length begins with this many entries, and grows eightfold. */
 const FIRST_PAGE_ENTRIES = 64;
 
 /** All keys of one length. */
@@ -24,8 +25,8 @@ interface LengthClass {
 	readonly length: number;
 	/** Words of a packed key, without the tiers. */
 	readonly keyWords: number;
-	/** Entries of a full-size page. */
-	readonly perPage: number;
+	/** Entries of a unit of pages. */
+	readonly perUnit: number;
 	/** Page numbers in order; all but the last are full. */
 	readonly pages: number[];
 	count: number;
@@ -74,14 +75,23 @@ export class KeyArena {
 		return this.#classes.get(length)?.count ?? 0;
 	}
 
-	/** Appends the packed key in `words`. @throws MapFullError when all refs are used. */
-	append(length: number, words: Int32Array, tiers: number): number {
-		const cls = this.#class(length);
+	/**
+	 * Appends a key: the block hash at `source[offset, offset + hashBytes)` with a group index.
+	 * @throws MapFullError when all refs are used.
+	 */
+	append(
+		source: Uint8Array,
+		offset: number,
+		hashBytes: number,
+		group: number,
+		tiers: number,
+	): number {
+		const cls = this.#class(hashBytes + GROUP_BYTES);
 		const ref = this.#room(cls);
 		const page = this.page(ref);
-		let at = (ref & INDEX_MASK) * (cls.keyWords + 1);
-		for (let i = 0; i < cls.keyWords; i++) page[at++] = words[i] as number;
-		page[at] = tiers;
+		const at = (ref & INDEX_MASK) * (cls.keyWords + 1);
+		packHash(source, offset, hashBytes, group, page, at);
+		page[at + cls.keyWords] = tiers;
 		cls.count++;
 		this.#size++;
 		return ref;
@@ -90,18 +100,19 @@ export class KeyArena {
 	/** Ref of the `index`-th key of a length. */
 	refAt(length: number, index: number): number {
 		const cls = this.#class(length);
-		const page = cls.pages[Math.floor(index / cls.perPage)] as number;
-		return (page << INDEX_BITS) | (index % cls.perPage);
+		const number = bufferOf(Math.floor(index / cls.perUnit));
+		return this.#refIn(cls, number, index);
+	}
+
+	/** Ref of the last key of a length, 0 when there is none. */
+	lastOf(length: number): number {
+		const cls = this.#classes.get(length);
+		return cls === undefined ? 0 : this.#last(cls);
 	}
 
 	/** Ref of the last key of the same length: the one that must move when `ref` is freed. */
 	lastLike(ref: number): number {
-		const cls = this.#classOf(ref);
-		const page = cls.pages[cls.pages.length - 1] as number;
-		return (
-			(page << INDEX_BITS) |
-			(cls.count - 1 - (cls.pages.length - 1) * cls.perPage)
-		);
+		return this.#last(this.#classOf(ref));
 	}
 
 	/** Copies entry `from` over entry `to` of the same length. */
@@ -119,8 +130,7 @@ export class KeyArena {
 		const cls = this.#classOf(ref);
 		cls.count--;
 		this.#size--;
-		const before = (cls.pages.length - 1) * cls.perPage;
-		if (cls.count > before) return;
+		if (cls.count > firstOf(cls, cls.pages.length - 1)) return;
 		const page = cls.pages.pop() as number;
 		const words = this.#pages[page] as Int32Array;
 		this.#bytes -= words.byteLength;
@@ -194,11 +204,11 @@ export class KeyArena {
 		let cls = this.#classes.get(length);
 		if (cls === undefined) {
 			const keyWords = packedWords(length);
-			const fit = Math.floor(PAGE_BYTES / ((keyWords + 1) * 4));
+			const bytes = (keyWords + 1) * 4;
 			cls = {
 				length,
 				keyWords,
-				perPage: Math.min(MAX_ENTRIES_PER_PAGE, fit),
+				perUnit: Math.min(1 << UNIT_BITS, Math.floor(UNIT_BYTES / bytes)),
 				pages: [],
 				count: 0,
 			};
@@ -208,20 +218,30 @@ export class KeyArena {
 		return cls;
 	}
 
+	#last(cls: LengthClass): number {
+		return this.#refIn(cls, cls.pages.length - 1, cls.count - 1);
+	}
+
+	/** Ref of the `index`-th key of a class, which lies in its `number`-th page. */
+	#refIn(cls: LengthClass, number: number, index: number): number {
+		const page = cls.pages[number] as number;
+		return (page << INDEX_BITS) | (index - firstOf(cls, number));
+	}
+
 	/** Ref of the next entry of a class, after making room for it. */
 	#room(cls: LengthClass): number {
-		const before = (cls.pages.length - 1) * cls.perPage;
-		const index = cls.count - before;
-		if (cls.pages.length === 0 || index === cls.perPage) {
+		const last = cls.pages.length - 1;
+		const index = cls.count - firstOf(cls, last);
+		if (last < 0 || index === entriesOf(cls, last)) {
 			const page = this.#newPage(cls);
 			cls.pages.push(page);
 			return page << INDEX_BITS;
 		}
-		const page = cls.pages[cls.pages.length - 1] as number;
+		const page = cls.pages[last] as number;
 		const words = this.#pages[page] as Int32Array;
 		if (index * (cls.keyWords + 1) === words.length) {
-			const entries = Math.min(index * 8, cls.perPage);
-			const wider = this.#pool.take(entries * (cls.keyWords + 1));
+			const entries = Math.min(index * 8, cls.perUnit);
+			const wider = this.#pool.takeAny(entries * (cls.keyWords + 1));
 			wider.set(words);
 			this.#pool.give(words);
 			this.#pages[page] = wider;
@@ -235,12 +255,22 @@ export class KeyArena {
 		if (page >= MAX_PAGES) throw new MapFullError("key", this.#size);
 		const entries =
 			cls.pages.length === 0
-				? Math.min(FIRST_PAGE_ENTRIES, cls.perPage)
-				: cls.perPage;
-		const words = this.#pool.take(entries * (cls.keyWords + 1));
+				? Math.min(FIRST_PAGE_ENTRIES, cls.perUnit)
+				: entriesOf(cls, cls.pages.length);
+		const words = this.#pool.takeAny(entries * (cls.keyWords + 1));
 		this.#pages[page] = words;
 		this.#classOfPage[page] = cls;
 		this.#bytes += words.byteLength;
 		return page;
 	}
+}
+
+/** Entries of the `number`-th page of a class. */
+function entriesOf(cls: LengthClass, number: number): number {
+	return unitsIn(number) * cls.perUnit;
+}
+
+/** Index of the first key in the `number`-th page of a class. */
+function firstOf(cls: LengthClass, number: number): number {
+	return unitsBefore(number) * cls.perUnit;
 }

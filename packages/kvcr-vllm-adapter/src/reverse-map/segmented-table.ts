@@ -1,65 +1,40 @@
 /**
- * A hash table from 64-bit keys to 32-bit values that never stalls: open addressing in segments of 2,048 slots. A full
- * segment splits in two on its own, a sparse one joins its neighbor, so that the longest step rewrites one segment.
+ * A hash table from 64-bit keys to 32-bit values that never stalls. A full segment (see segment.ts) splits in two on its
+ * own, a sparse one joins its neighbor, so that the longest step rewrites one segment.
  *
- * Segments are numbered densely and live in slabs of 16. Splits of equally loaded segments would all fall due together
- * and halve the load of the whole table; the key space is therefore divided unevenly (by up to a factor of two),
- * which spreads the splits evenly over growth and keeps the load of the whole near 64 %.
+ * Segments lie densely in slabs (see graded.ts); a segment's number is slab ‖ 4-bit index. A directory finds them by a prefix of the key's position in an
+ * unevenly divided space (see key-space.ts).
  *
- * The same key may be present several times with different values.
+ * The same key may be present several times with different values. Every call takes the key with its mixed hash, from
+ * {@link SegmentedTable.mix}, so that it is made once however many calls a change needs.
  */
 import { MapFullError } from "../errors.js";
+import { MAX_UNITS_BITS, unitsIn } from "./graded.js";
+import { positionOf, SPACE_BITS } from "./key-space.js";
 import { type MixSeed, mix64 } from "./mix.js";
+import {
+	erase,
+	find,
+	findNth,
+	findValue,
+	forEachEntry,
+	homeOf,
+	place,
+	SEGMENT_SLOTS,
+	SEGMENT_WORDS,
+} from "./segment.js";
 import type { WordPool } from "./word-pool.js";
 
-const SLOT_BITS = 11;
-const SLOTS = 1 << SLOT_BITS;
-const SLOT_MASK = SLOTS - 1;
-const SLOT_WORDS = 3;
-const SEGMENT_WORDS = SLOTS * SLOT_WORDS;
-const SLAB_BITS = 4;
-const SLAB_MASK = (1 << SLAB_BITS) - 1;
+const INDEX_BITS = MAX_UNITS_BITS;
+const INDEX_MASK = (1 << INDEX_BITS) - 1;
 /** Slots used before a segment splits. */
-const SPLIT_AT = Math.floor(SLOTS * 0.9);
+const SPLIT_AT = Math.floor(SEGMENT_SLOTS * 0.94);
 /** Two neighbors join when both fit in this many slots; the distance to `SPLIT_AT` keeps them from flapping. */
-const JOIN_AT = Math.floor(SLOTS * 0.83);
+const JOIN_AT = Math.floor(SEGMENT_SLOTS * 0.87);
 /** A segment above this size does not look for a neighbor to join. */
 const JOIN_CANDIDATE = JOIN_AT >>> 1;
-/** Positions in the divided key space. */
-const SPACE_BITS = 24;
 /** Most bits of the position that the directory may use. */
 const MAX_DEPTH = 22;
-const FIBONACCI = 0x9e3779b1 | 0;
-
-/** Start and stretch of each sixteenth of the mixed range in the divided space: shares fall geometrically. */
-const PIECE_START = new Float64Array(16);
-const PIECE_SCALE = new Float64Array(16);
-{
-	const total = Array.from({ length: 16 }, (_, i) => 2 ** (-i / 16));
-	const sum = total.reduce((a, b) => a + b, 0);
-	let start = 0;
-	for (let i = 0; i < 16; i++) {
-		const width = ((total[i] as number) / sum) * 2 ** SPACE_BITS;
-		PIECE_START[i] = start;
-		PIECE_SCALE[i] = width / 2 ** 20;
-		start += width;
-	}
-}
-
-/** Position of a mixed hash in the divided space, 0 to 2^24-1. */
-function position(mixed: number): number {
-	const piece = mixed >>> 28;
-	return (
-		((PIECE_START[piece] as number) +
-			((mixed >>> 8) & 0xfffff) * (PIECE_SCALE[piece] as number)) |
-		0
-	);
-}
-
-/** First slot to look at for a mixed hash. */
-function home(mixed: number): number {
-	return Math.imul(mixed, FIBONACCI) >>> (32 - SLOT_BITS);
-}
 
 /** See the comment at the top of this file. All words are signed 32-bit; a value is never 0. */
 export class SegmentedTable {
@@ -68,16 +43,17 @@ export class SegmentedTable {
 	readonly #m0: number;
 	readonly #k1: number;
 	readonly #m1: number;
-	/** Slots: high word, low word, value; a value of 0 marks a free slot. */
 	#slabs: Int32Array[] = [];
 	#directory = new Int32Array(1);
 	#depth = 0;
-	#segments = 0;
+	/** Number of the next segment. */
+	#next = 0;
+	#slabBytes = 0;
 	/** Per segment: used slots, bits of its prefix, and the prefix. */
-	#used = new Int32Array(SLAB_MASK + 1);
-	#depths = new Uint8Array(SLAB_MASK + 1);
-	#prefixes = new Int32Array(SLAB_MASK + 1);
-	#scratch = new Int32Array(SEGMENT_WORDS);
+	#used = new Int32Array(INDEX_MASK + 1);
+	#depths = new Uint8Array(INDEX_MASK + 1);
+	#prefixes = new Int32Array(INDEX_MASK + 1);
+	readonly #scratch = new Int32Array(SEGMENT_WORDS);
 	#size = 0;
 
 	constructor(seed: MixSeed, pool: WordPool) {
@@ -97,7 +73,7 @@ export class SegmentedTable {
 	/** Bytes of all buffers. */
 	get bytes(): number {
 		return (
-			this.#slabs.length * (SLAB_MASK + 1) * SEGMENT_WORDS * 4 +
+			this.#slabBytes +
 			this.#directory.byteLength +
 			this.#used.byteLength +
 			this.#depths.byteLength +
@@ -111,82 +87,38 @@ export class SegmentedTable {
 		for (const slab of this.#slabs.splice(0)) this.#pool.give(slab);
 	}
 
-	/** The first value stored under a key, 0 when there is none. */
-	get(high: number, low: number): number {
-		const mixed = mix64(high, low, this.#k0, this.#m0, this.#k1, this.#m1);
+	/** The mixed hash of a key, under which this table files it. */
+	mix(high: number, low: number): number {
+		return mix64(high, low, this.#k0, this.#m0, this.#k1, this.#m1);
+	}
+
+	/** Reads the bucket a key would be in, which brings it into the cache. The value means nothing. */
+	touch(mixed: number): number {
 		const segment = this.#segmentOf(mixed);
-		const slab = this.#slabs[segment >>> SLAB_BITS] as Int32Array;
-		const base = (segment & SLAB_MASK) * SEGMENT_WORDS;
-		let slot = home(mixed);
-		for (;;) {
-			const at = base + slot * SLOT_WORDS;
-			const value = slab[at + 2] as number;
-			if (value === 0 || (slab[at + 1] === low && slab[at] === high))
-				return value;
-			slot = (slot + 1) & SLOT_MASK;
-		}
+		return this.#slabOf(segment)[baseOf(segment) + homeOf(mixed)] as number;
+	}
+
+	/** The first value stored under a key, 0 when there is none. */
+	get(mixed: number, high: number, low: number): number {
+		const segment = this.#segmentOf(mixed);
+		const slab = this.#slabOf(segment);
+		const at = find(slab, baseOf(segment), mixed, high, low);
+		return at < 0 ? 0 : (slab[at] as number);
 	}
 
 	/** The value stored under a key after `skip` others, 0 when there is none. */
-	getNth(high: number, low: number, skip: number): number {
-		const mixed = this.#mix(high, low);
+	getNth(mixed: number, high: number, low: number, skip: number): number {
 		const segment = this.#segmentOf(mixed);
-		const slab = this.#slabs[segment >>> SLAB_BITS] as Int32Array;
-		const base = (segment & SLAB_MASK) * SEGMENT_WORDS;
-		let left = skip;
-		let slot = home(mixed);
-		for (;;) {
-			const at = base + slot * SLOT_WORDS;
-			const value = slab[at + 2] as number;
-			if (value === 0) return 0;
-			if (slab[at] === high && slab[at + 1] === low && left-- === 0)
-				return value;
-			slot = (slot + 1) & SLOT_MASK;
-		}
-	}
-
-	/**
-	 * {@link get} for many keys: `pairs` holds high and low words in turn, the values go to `out`. Reads every first slot
-	 * before it follows any, so that the waits for memory overlap.
-	 */
-	getMany(pairs: Int32Array, count: number, out: Int32Array): void {
-		const { mixed, segment } = this.#batchScratch(count);
-		for (let i = 0; i < count; i++) {
-			const m = this.#mix(pairs[2 * i] as number, pairs[2 * i + 1] as number);
-			mixed[i] = m;
-			segment[i] = this.#segmentOf(m);
-		}
-		for (let i = 0; i < count; i++) {
-			const s = segment[i] as number;
-			const slab = this.#slabs[s >>> SLAB_BITS] as Int32Array;
-			const at =
-				(s & SLAB_MASK) * SEGMENT_WORDS + home(mixed[i] as number) * SLOT_WORDS;
-			out[i] = slab[at + 2] as number;
-		}
-		for (let i = 0; i < count; i++) {
-			const s = segment[i] as number;
-			const slab = this.#slabs[s >>> SLAB_BITS] as Int32Array;
-			const base = (s & SLAB_MASK) * SEGMENT_WORDS;
-			const high = pairs[2 * i] as number;
-			const low = pairs[2 * i + 1] as number;
-			let slot = home(mixed[i] as number);
-			let value = out[i] as number;
-			while (value !== 0) {
-				const at = base + slot * SLOT_WORDS;
-				if (slab[at + 1] === low && slab[at] === high) break;
-				slot = (slot + 1) & SLOT_MASK;
-				value = slab[base + slot * SLOT_WORDS + 2] as number;
-			}
-			out[i] = value;
-		}
+		const slab = this.#slabOf(segment);
+		const at = findNth(slab, baseOf(segment), mixed, high, low, skip);
+		return at < 0 ? 0 : (slab[at] as number);
 	}
 
 	/**
 	 * Stores a further value under a key.
 	 * @throws MapFullError when the segment concerned can no longer split; nothing was stored then.
 	 */
-	insert(high: number, low: number, value: number): void {
-		const mixed = this.#mix(high, low);
+	insert(mixed: number, high: number, low: number, value: number): void {
 		let segment = this.#segmentOf(mixed);
 		while ((this.#used[segment] as number) >= SPLIT_AT) {
 			this.#split(segment);
@@ -197,23 +129,29 @@ export class SegmentedTable {
 	}
 
 	/** Replaces one value of a key by another. False when the key has no such value. */
-	replace(high: number, low: number, from: number, to: number): boolean {
-		const mixed = this.#mix(high, low);
+	replace(
+		mixed: number,
+		high: number,
+		low: number,
+		from: number,
+		to: number,
+	): boolean {
 		const segment = this.#segmentOf(mixed);
-		const slot = this.#find(segment, mixed, high, low, from);
-		if (slot < 0) return false;
-		const slab = this.#slabs[segment >>> SLAB_BITS] as Int32Array;
-		slab[(segment & SLAB_MASK) * SEGMENT_WORDS + slot * SLOT_WORDS + 2] = to;
+		const slab = this.#slabOf(segment);
+		const at = findValue(slab, baseOf(segment), mixed, high, low, from);
+		if (at < 0) return false;
+		slab[at] = to;
 		return true;
 	}
 
 	/** Removes one value of a key. False when the key has no such value. */
-	remove(high: number, low: number, value: number): boolean {
-		const mixed = this.#mix(high, low);
+	remove(mixed: number, high: number, low: number, value: number): boolean {
 		const segment = this.#segmentOf(mixed);
-		const slot = this.#find(segment, mixed, high, low, value);
-		if (slot < 0) return false;
-		this.#closeGap(segment, slot);
+		const slab = this.#slabOf(segment);
+		const base = baseOf(segment);
+		const at = findValue(slab, base, mixed, high, low, value);
+		if (at < 0) return false;
+		erase(slab, base, mixed, at);
 		const used = ((this.#used[segment] as number) - 1) | 0;
 		this.#used[segment] = used;
 		this.#size--;
@@ -221,45 +159,14 @@ export class SegmentedTable {
 		return true;
 	}
 
-	#batch: { mixed: Int32Array; segment: Int32Array } | undefined;
-
-	#batchScratch(count: number): { mixed: Int32Array; segment: Int32Array } {
-		if (this.#batch === undefined || this.#batch.mixed.length < count)
-			this.#batch = {
-				mixed: new Int32Array(count),
-				segment: new Int32Array(count),
-			};
-		return this.#batch;
-	}
-
-	#mix(high: number, low: number): number {
-		return mix64(high, low, this.#k0, this.#m0, this.#k1, this.#m1);
-	}
-
 	#segmentOf(mixed: number): number {
 		return this.#directory[
-			position(mixed) >>> (SPACE_BITS - this.#depth)
+			positionOf(mixed) >>> (SPACE_BITS - this.#depth)
 		] as number;
 	}
 
-	#find(
-		segment: number,
-		mixed: number,
-		high: number,
-		low: number,
-		value: number,
-	): number {
-		const slab = this.#slabs[segment >>> SLAB_BITS] as Int32Array;
-		const base = (segment & SLAB_MASK) * SEGMENT_WORDS;
-		let slot = home(mixed);
-		for (;;) {
-			const at = base + slot * SLOT_WORDS;
-			const found = slab[at + 2] as number;
-			if (found === 0) return -1;
-			if (found === value && slab[at] === high && slab[at + 1] === low)
-				return slot;
-			slot = (slot + 1) & SLOT_MASK;
-		}
+	#slabOf(segment: number): Int32Array {
+		return this.#slabs[segment >>> INDEX_BITS] as Int32Array;
 	}
 
 	#place(
@@ -269,40 +176,8 @@ export class SegmentedTable {
 		low: number,
 		value: number,
 	): void {
-		const slab = this.#slabs[segment >>> SLAB_BITS] as Int32Array;
-		const base = (segment & SLAB_MASK) * SEGMENT_WORDS;
-		let slot = home(mixed);
-		while (slab[base + slot * SLOT_WORDS + 2] !== 0)
-			slot = (slot + 1) & SLOT_MASK;
-		const at = base + slot * SLOT_WORDS;
-		slab[at] = high;
-		slab[at + 1] = low;
-		slab[at + 2] = value;
+		place(this.#slabOf(segment), baseOf(segment), mixed, high, low, value);
 		this.#used[segment] = (this.#used[segment] as number) + 1;
-	}
-
-	/** Moves later slots of the run back over a removed one, so that no look-up stops early. */
-	#closeGap(segment: number, removed: number): void {
-		const slab = this.#slabs[segment >>> SLAB_BITS] as Int32Array;
-		const base = (segment & SLAB_MASK) * SEGMENT_WORDS;
-		let gap = removed;
-		let slot = removed;
-		for (;;) {
-			slot = (slot + 1) & SLOT_MASK;
-			const at = base + slot * SLOT_WORDS;
-			const value = slab[at + 2] as number;
-			if (value === 0) break;
-			const high = slab[at] as number;
-			const low = slab[at + 1] as number;
-			const start = home(this.#mix(high, low));
-			if (((slot - start) & SLOT_MASK) < ((slot - gap) & SLOT_MASK)) continue;
-			const to = base + gap * SLOT_WORDS;
-			slab[to] = high;
-			slab[to + 1] = low;
-			slab[to + 2] = value;
-			gap = slot;
-		}
-		slab[base + gap * SLOT_WORDS + 2] = 0;
 	}
 
 	#split(segment: number): void {
@@ -310,20 +185,16 @@ export class SegmentedTable {
 		if (depth >= MAX_DEPTH) throw new MapFullError("segment", this.#size);
 		if (depth === this.#depth) this.#doubleDirectory();
 		const prefix = (this.#prefixes[segment] as number) << 1;
-		const scratch = this.#lift(segment);
+		this.#lift(segment);
 		this.#depths[segment] = depth + 1;
 		this.#prefixes[segment] = prefix;
 		const right = this.#newSegment(prefix | 1, depth + 1);
 		const bit = SPACE_BITS - depth - 1;
-		for (let at = 0; at < SEGMENT_WORDS; at += SLOT_WORDS) {
-			const value = scratch[at + 2] as number;
-			if (value === 0) continue;
-			const high = scratch[at] as number;
-			const low = scratch[at + 1] as number;
-			const mixed = this.#mix(high, low);
-			const target = (position(mixed) >>> bit) & 1 ? right : segment;
+		forEachEntry(this.#scratch, 0, (high, low, value) => {
+			const mixed = this.mix(high, low);
+			const target = (positionOf(mixed) >>> bit) & 1 ? right : segment;
 			this.#place(target, mixed, high, low, value);
-		}
+		});
 	}
 
 	/** Joins a segment with its neighbor where that is of the same depth and both fit. */
@@ -336,14 +207,10 @@ export class SegmentedTable {
 		] as number;
 		const sum = (this.#used[segment] as number) + (this.#used[other] as number);
 		if (this.#depths[other] !== depth || sum > JOIN_AT) return;
-		const scratch = this.#lift(other);
-		for (let at = 0; at < SEGMENT_WORDS; at += SLOT_WORDS) {
-			const value = scratch[at + 2] as number;
-			if (value === 0) continue;
-			const high = scratch[at] as number;
-			const low = scratch[at + 1] as number;
-			this.#place(segment, this.#mix(high, low), high, low, value);
-		}
+		this.#lift(other);
+		forEachEntry(this.#scratch, 0, (high, low, value) => {
+			this.#place(segment, this.mix(high, low), high, low, value);
+		});
 		this.#depths[segment] = depth - 1;
 		this.#prefixes[segment] = prefix >>> 1;
 		this.#route(segment);
@@ -351,25 +218,30 @@ export class SegmentedTable {
 	}
 
 	/** Copies a segment to the scratch buffer and empties it. */
-	#lift(segment: number): Int32Array {
-		const slab = this.#slabs[segment >>> SLAB_BITS] as Int32Array;
-		const base = (segment & SLAB_MASK) * SEGMENT_WORDS;
+	#lift(segment: number): void {
+		const slab = this.#slabOf(segment);
+		const base = baseOf(segment);
 		this.#scratch.set(slab.subarray(base, base + SEGMENT_WORDS));
 		slab.fill(0, base, base + SEGMENT_WORDS);
 		this.#used[segment] = 0;
-		return this.#scratch;
 	}
 
 	#newSegment(prefix: number, depth: number): number {
-		const segment = this.#segments;
-		if (segment >>> SLAB_BITS === this.#slabs.length)
-			this.#slabs.push(this.#pool.take((SLAB_MASK + 1) * SEGMENT_WORDS));
-		if (segment === this.#used.length) {
+		const segment = this.#next;
+		const slab = segment >>> INDEX_BITS;
+		if (slab === this.#slabs.length) {
+			const words = this.#pool.take(unitsIn(slab) * SEGMENT_WORDS);
+			this.#slabs.push(words);
+			this.#slabBytes += words.byteLength;
+		}
+		while (segment >= this.#used.length) {
 			this.#used = widened(this.#used, Int32Array);
 			this.#depths = widened(this.#depths, Uint8Array);
 			this.#prefixes = widened(this.#prefixes, Int32Array);
 		}
-		this.#segments++;
+		const inSlab = (segment & INDEX_MASK) + 1;
+		this.#next =
+			inSlab < unitsIn(slab) ? segment + 1 : (slab + 1) << INDEX_BITS;
 		this.#used[segment] = 0;
 		this.#depths[segment] = depth;
 		this.#prefixes[segment] = prefix;
@@ -379,13 +251,17 @@ export class SegmentedTable {
 
 	/** Gives an empty segment back; the last one takes its number, and slabs that are no longer needed go. */
 	#freeSegment(segment: number): void {
-		const last = --this.#segments;
+		const slab = (this.#next - 1) >>> INDEX_BITS;
+		const index = this.#next & INDEX_MASK;
+		const last =
+			index > 0 ? this.#next - 1 : (slab << INDEX_BITS) + unitsIn(slab) - 1;
+		this.#next = last;
 		if (last !== segment) {
-			const from = this.#slabs[last >>> SLAB_BITS] as Int32Array;
-			const base = (last & SLAB_MASK) * SEGMENT_WORDS;
-			(this.#slabs[segment >>> SLAB_BITS] as Int32Array).set(
+			const from = this.#slabOf(last);
+			const base = baseOf(last);
+			this.#slabOf(segment).set(
 				from.subarray(base, base + SEGMENT_WORDS),
-				(segment & SLAB_MASK) * SEGMENT_WORDS,
+				baseOf(segment),
 			);
 			from.fill(0, base, base + SEGMENT_WORDS);
 			this.#used[segment] = this.#used[last] as number;
@@ -394,8 +270,12 @@ export class SegmentedTable {
 			this.#route(segment);
 		}
 		// A slab goes when it is empty and the one before it has some room, so that nothing flaps.
-		const room = (this.#slabs.length << SLAB_BITS) - this.#segments;
-		if (room >= SLAB_MASK + 3) this.#pool.give(this.#slabs.pop() as Int32Array);
+		const spare = this.#slabs.length - 1;
+		if (last >>> INDEX_BITS < spare) {
+			const words = this.#slabs.pop() as Int32Array;
+			this.#slabBytes -= words.byteLength;
+			this.#pool.give(words);
+		}
 	}
 
 	/** Points the directory's range of a segment at it. */
@@ -416,6 +296,11 @@ export class SegmentedTable {
 		this.#directory = next;
 		this.#depth++;
 	}
+}
+
+/** Word at which a segment begins in its slab. */
+function baseOf(segment: number): number {
+	return (segment & INDEX_MASK) * SEGMENT_WORDS;
 }
 
 function widened<T extends Int32Array | Uint8Array>(

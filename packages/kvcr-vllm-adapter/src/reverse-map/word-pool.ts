@@ -18,12 +18,12 @@ export class WordPool {
 
 	/** A buffer of `count` words, all zero. */
 	take(count: number): Int32Array {
-		const returned = this.#returned.get(count);
-		for (let ref = returned?.pop(); ref !== undefined; ref = returned?.pop()) {
-			const words = ref.deref();
-			if (words !== undefined) return words.fill(0);
-		}
-		return new Int32Array(new SharedArrayBuffer(count * 4));
+		return this.#again(count)?.fill(0) ?? fresh(count);
+	}
+
+	/** A buffer of `count` words, whatever they are: for owners that write before they read. */
+	takeAny(count: number): Int32Array {
+		return this.#again(count) ?? fresh(count);
 	}
 
 	/** Gives a buffer back; its owner must not touch it any more. */
@@ -35,4 +35,17 @@ export class WordPool {
 		}
 		if (returned.length < MAX_REMEMBERED) returned.push(new WeakRef(words));
 	}
+
+	#again(count: number): Int32Array | undefined {
+		const returned = this.#returned.get(count);
+		for (let ref = returned?.pop(); ref !== undefined; ref = returned?.pop()) {
+			const words = ref.deref();
+			if (words !== undefined) return words;
+		}
+		return undefined;
+	}
+}
+
+function fresh(count: number): Int32Array {
+	return new Int32Array(new SharedArrayBuffer(count * 4));
 }

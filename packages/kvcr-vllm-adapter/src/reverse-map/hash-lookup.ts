@@ -1,0 +1,156 @@
+/** Answers about router hashes, one by one and in batches. Keys that are only in retired tiers count as absent. */
+import {
+	type BlockKey,
+	type RouterHash,
+	type RouterLookup,
+	routerHash,
+} from "kvcr-core";
+import { isList } from "./collision-chains.js";
+import type { KeyStore } from "./key-store.js";
+import type { TierSweep } from "./tier-sweep.js";
+import type { TierMask } from "./tiers.js";
+
+/** Answer of a status look-up. */
+export type HashStatus = "unique" | "not_found" | "ambiguous_hash";
+
+/** One full key of a hash, with the tiers it is present in. */
+export interface HashCandidate {
+	/** The full key. */
+	readonly key: BlockKey;
+	/** The tiers that have it, one bit each. */
+	readonly tiers: TierMask;
+}
+
+/** Hashes looked up together; enough to hide memory latency, small enough to stay in the first-level cache. */
+const BATCH = 64;
+/** A list is not followed further than this during a sweep: beyond it a hash counts as ambiguous. */
+const MAX_SWEEP_WALK = 1024;
+const MAX_HASH = (1n << 64n) - 1n;
+
+/** See the comment at the top of this file. */
+export class HashLookup {
+	readonly #store: KeyStore;
+	readonly #sweep: TierSweep;
+	readonly #hash64 = new BigUint64Array(BATCH);
+	/** Low and high word of each: typed arrays are little-endian wherever Node runs. */
+	readonly #hash32 = new Int32Array(this.#hash64.buffer);
+	readonly #pairs = new Int32Array(2 * BATCH);
+	readonly #mixed = new Int32Array(BATCH);
+	readonly #values = new Int32Array(BATCH);
+	/** Keys of a batch are touched before any is copied, so that the waits for memory overlap. */
+	readonly #touched = new Int32Array(BATCH);
+
+	constructor(store: KeyStore, sweep: TierSweep) {
+		this.#store = store;
+		this.#sweep = sweep;
+	}
+
+	/** Whether a hash names no key, one, or several. */
+	status(hash: RouterHash): HashStatus {
+		return statusOf(this.#live(this.#valueOf(hash)));
+	}
+
+	/** {@link status} for many hashes. */
+	statusMany(hashes: readonly RouterHash[]): HashStatus[] {
+		const answers = new Array<HashStatus>(hashes.length);
+		for (let from = 0; from < hashes.length; from += BATCH) {
+			const count = this.#valuesOf(hashes, from);
+			for (let i = 0; i < count; i++)
+				answers[from + i] = statusOf(this.#live(this.#values[i] as number));
+		}
+		return answers;
+	}
+
+	/** The one key of a hash, or why there is none. */
+	lookup(hash: RouterHash): RouterLookup {
+		return this.#answer(this.#live(this.#valueOf(hash)));
+	}
+
+	/** {@link lookup} for many hashes. */
+	lookupMany(hashes: readonly RouterHash[]): RouterLookup[] {
+		const answers = new Array<RouterLookup>(hashes.length);
+		const values = this.#values;
+		for (let from = 0; from < hashes.length; from += BATCH) {
+			const count = this.#valuesOf(hashes, from);
+			for (let i = 0; i < count; i++) {
+				const value = values[i] as number;
+				if (value !== 0 && !isList(value))
+					this.#touched[i] = this.#store.touch(value);
+			}
+			for (let i = 0; i < count; i++)
+				answers[from + i] = this.#answer(this.#live(values[i] as number));
+		}
+		return answers;
+	}
+
+	/** Number of keys of a hash, those in retired tiers included. */
+	count(hash: RouterHash): number {
+		return this.#store.countOf(this.#valueOf(hash));
+	}
+
+	/** Every key of a hash. */
+	candidates(hash: RouterHash): HashCandidate[] {
+		const found: HashCandidate[] = [];
+		for (const ref of this.#store.refsOf(this.#valueOf(hash))) {
+			const tiers = (this.#store.tiersOf(ref) & ~this.#sweep.retired) >>> 0;
+			if (tiers !== 0) found.push({ key: this.#store.keyOf(ref), tiers });
+		}
+		return found;
+	}
+
+	#answer(value: number): RouterLookup {
+		if (value === 0) return "not_found";
+		return isList(value) ? "ambiguous_hash" : this.#store.keyOf(value);
+	}
+
+	/** The value without keys of retired tiers. */
+	#live(value: number): number {
+		return this.#sweep.retired === 0 || value === 0
+			? value
+			: this.#liveSlow(value);
+	}
+
+	#liveSlow(value: number): number {
+		let live = 0;
+		let seen = 0;
+		for (const ref of this.#store.refsOf(value)) {
+			if (++seen > MAX_SWEEP_WALK) return value;
+			if ((this.#store.tiersOf(ref) & ~this.#sweep.retired) === 0) continue;
+			if (live !== 0) return value;
+			live = ref;
+		}
+		return live;
+	}
+
+	#valueOf(hash: RouterHash): number {
+		this.#setHash(hash, 0);
+		const words = this.#hash32;
+		return this.#store.valueOf(words[1] as number, words[0] as number);
+	}
+
+	#valuesOf(hashes: readonly RouterHash[], from: number): number {
+		const count = Math.min(BATCH, hashes.length - from);
+		const words = this.#hash32;
+		const pairs = this.#pairs;
+		for (let i = 0; i < count; i++) {
+			this.#setHash(hashes[from + i] as RouterHash, i);
+			pairs[2 * i] = words[2 * i + 1] as number;
+			pairs[2 * i + 1] = words[2 * i] as number;
+		}
+		this.#store.valuesOf(pairs, count, this.#mixed, this.#values);
+		return count;
+	}
+
+	/** Splits a hash into words. A value outside 64 bits would be cut silently, so it is refused here. */
+	#setHash(hash: RouterHash, at: number): void {
+		this.#hash64[at] =
+			typeof hash === "bigint" && hash >= 0n && hash <= MAX_HASH
+				? hash
+				: routerHash(hash, "ReverseHashMap.lookup", "hash");
+	}
+}
+
+function statusOf(value: number): HashStatus {
+	if (value === 0) return "not_found";
+	return isList(value) ? "ambiguous_hash" : "unique";
+}

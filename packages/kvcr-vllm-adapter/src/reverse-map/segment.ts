@@ -1,0 +1,190 @@
+/**
+ * One segment of a hash table, as functions over the words it lies in: 2,048 buckets of 64 bytes, which is what a processor
+ * fetches from memory at once. A look-up waits for one bucket, whether it finds something or not.
+ *
+ * A bucket has five slots, `[5 low words, 5 high words, 5 values, state]`, used from the first one on; a value is never
+ * 0, and 0 marks a free slot. What does not fit goes to the next bucket. The state counts the used slots (low 3 bits)
+ * and, above them, the entries that passed over this bucket: at 0 a look-up ends here.
+ *
+ * Slots are compared without branches: which of them matches cannot be predicted, and a wrong guess would keep the
+ * processor from beginning the next look-up while this one waits for memory.
+ */
+
+const BUCKET_BITS = 11;
+const BUCKET_WORDS = 16;
+const SLOTS_PER_BUCKET = 5;
+const HIGH = 5;
+const VALUE = 10;
+const STATE = 15;
+const USED_MASK = 7;
+const PASSED_ONE = 8;
+
+/** Words of a segment. */
+export const SEGMENT_WORDS = BUCKET_WORDS << BUCKET_BITS;
+/** Slots of a segment. */
+export const SEGMENT_SLOTS = SLOTS_PER_BUCKET << BUCKET_BITS;
+
+const WORD_MASK = SEGMENT_WORDS - 1;
+/** The golden ratio in 32 bits: spreads mixed hashes of one segment over its buckets. */
+const FIBONACCI = 0x9e3779b1 | 0;
+
+/** Word, within a segment, at which the bucket of a mixed hash begins. */
+export function homeOf(mixed: number): number {
+	return (Math.imul(mixed, FIBONACCI) >>> (32 - BUCKET_BITS)) * BUCKET_WORDS;
+}
+
+/** Word of the first value stored under a key, -1 when there is none. `base` is where the segment begins in `words`. */
+export function find(
+	words: Int32Array,
+	base: number,
+	mixed: number,
+	high: number,
+	low: number,
+): number {
+	let bucket = homeOf(mixed);
+	for (;;) {
+		const at = base + bucket;
+		const slots = withLow(words, at, low);
+		if (slots !== 0) {
+			const slot = at + 31 - Math.clz32(slots & -slots);
+			if (words[slot + HIGH] === high && words[slot + VALUE] !== 0)
+				return slot + VALUE;
+			const exact = findInBucket(words, at, high, low);
+			if (exact >= 0) return exact;
+		}
+		if ((words[at + STATE] as number) < PASSED_ONE) return -1;
+		bucket = (bucket + BUCKET_WORDS) & WORD_MASK;
+	}
+}
+
+/** Word of one certain value of a key, -1 when the key does not have it. */
+export function findValue(
+	words: Int32Array,
+	base: number,
+	mixed: number,
+	high: number,
+	low: number,
+	value: number,
+): number {
+	// Nearly every key has one value.
+	const first = find(words, base, mixed, high, low);
+	if (first < 0 || words[first] === value) return first;
+	for (let skip = 1; ; skip++) {
+		const at = findNth(words, base, mixed, high, low, skip);
+		if (at < 0 || words[at] === value) return at;
+	}
+}
+
+/** Word of the value stored under a key after `skip` others, -1 when there is none. */
+export function findNth(
+	words: Int32Array,
+	base: number,
+	mixed: number,
+	high: number,
+	low: number,
+	skip: number,
+): number {
+	let left = skip;
+	let bucket = homeOf(mixed);
+	for (;;) {
+		const at = base + bucket;
+		const state = words[at + STATE] as number;
+		const end = at + (state & USED_MASK);
+		for (let slot = at; slot < end; slot++)
+			if (words[slot] === low && words[slot + HIGH] === high && left-- === 0)
+				return slot + VALUE;
+		if (state < PASSED_ONE) return -1;
+		bucket = (bucket + BUCKET_WORDS) & WORD_MASK;
+	}
+}
+
+/** Stores a value in a segment that has a free slot. */
+export function place(
+	words: Int32Array,
+	base: number,
+	mixed: number,
+	high: number,
+	low: number,
+	value: number,
+): void {
+	let bucket = homeOf(mixed);
+	let at = base + bucket;
+	let state = words[at + STATE] as number;
+	while ((state & USED_MASK) === SLOTS_PER_BUCKET) {
+		words[at + STATE] = state + PASSED_ONE;
+		bucket = (bucket + BUCKET_WORDS) & WORD_MASK;
+		at = base + bucket;
+		state = words[at + STATE] as number;
+	}
+	words[at + STATE] = state + 1;
+	const slot = at + (state & USED_MASK);
+	words[slot] = low;
+	words[slot + HIGH] = high;
+	words[slot + VALUE] = value;
+}
+
+/** Frees the slot whose value is at `word`; the last slot of the bucket takes its place. */
+export function erase(
+	words: Int32Array,
+	base: number,
+	mixed: number,
+	word: number,
+): void {
+	const bucket = (word - base) & ~(BUCKET_WORDS - 1);
+	const at = base + bucket;
+	const state = words[at + STATE] as number;
+	const last = at + (state & USED_MASK) - 1;
+	const slot = word - VALUE;
+	words[slot] = words[last] as number;
+	words[slot + HIGH] = words[last + HIGH] as number;
+	words[word] = words[last + VALUE] as number;
+	words[last + VALUE] = 0;
+	words[at + STATE] = state - 1;
+	let passed = homeOf(mixed);
+	while (passed !== bucket) {
+		words[base + passed + STATE] =
+			(words[base + passed + STATE] as number) - PASSED_ONE;
+		passed = (passed + BUCKET_WORDS) & WORD_MASK;
+	}
+}
+
+/** Calls `visit` for every entry. */
+export function forEachEntry(
+	words: Int32Array,
+	base: number,
+	visit: (high: number, low: number, value: number) => void,
+): void {
+	for (let at = base; at < base + SEGMENT_WORDS; at += BUCKET_WORDS) {
+		const end = at + ((words[at + STATE] as number) & USED_MASK);
+		for (let slot = at; slot < end; slot++)
+			visit(
+				words[slot + HIGH] as number,
+				words[slot] as number,
+				words[slot + VALUE] as number,
+			);
+	}
+}
+
+/** The slots with this low word, one bit each. Free slots may be among them. */
+function withLow(words: Int32Array, at: number, low: number): number {
+	// A word of zeros has 32 leading zeros, which is bit 5; any other has fewer.
+	return (
+		(Math.clz32((words[at] as number) ^ low) >>> 5) |
+		((Math.clz32((words[at + 1] as number) ^ low) >>> 5) << 1) |
+		((Math.clz32((words[at + 2] as number) ^ low) >>> 5) << 2) |
+		((Math.clz32((words[at + 3] as number) ^ low) >>> 5) << 3) |
+		((Math.clz32((words[at + 4] as number) ^ low) >>> 5) << 4)
+	);
+}
+
+function findInBucket(
+	words: Int32Array,
+	at: number,
+	high: number,
+	low: number,
+): number {
+	const end = at + ((words[at + STATE] as number) & USED_MASK);
+	for (let slot = at; slot < end; slot++)
+		if (words[slot] === low && words[slot + HIGH] === high) return slot + VALUE;
+	return -1;
+}
