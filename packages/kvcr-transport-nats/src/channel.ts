@@ -1,4 +1,4 @@
-/** The control channel itself: one subject per peer, see `subjects.ts`. */
+/** The control channel itself; see `subjects.ts` for what it publishes where. */
 import { randomBytes } from "node:crypto";
 import {
 	AlreadyStartedError,
@@ -11,11 +11,12 @@ import {
 } from "kvcr-core";
 import { within } from "./deadline.js";
 import { dial } from "./dial.js";
+import { Dispatch } from "./dispatch.js";
 import { reasonOf } from "./errors.js";
+import { Intake } from "./intake.js";
 import { Link } from "./link.js";
 import { linkOf } from "./link-of.js";
 import type { LinkSubscription } from "./link-types.js";
-import type { NatsLikeMessage } from "./nats-like.js";
 import {
 	type NatsControlChannelOptions,
 	type ResolvedOptions,
@@ -40,6 +41,9 @@ export interface NatsControlChannelStats extends ControlChannelStats {
 	/** Publications the server refused for lack of permission. It does not say which. */
 	readonly permissionViolations: number;
 }
+
+/** Code of what the server says about a message that nobody subscribes to. */
+const NOBODY_THERE = 503;
 
 /** `new` → `starting` → `open` → `closing` → `closed`; a failed start goes back to `new`. */
 type ChannelState = "new" | "starting" | "open" | "closing" | "closed";
@@ -78,7 +82,9 @@ export class NatsControlChannel implements ControlChannel {
 	private state: ChannelState = "new";
 	private advertised: string | undefined;
 	private receive: ControlReceiver | undefined;
-	private subscription: LinkSubscription | undefined;
+	private readonly intake: Intake;
+	private readonly dispatch: Dispatch;
+	private returns: LinkSubscription | undefined;
 	private closing: Promise<void> | undefined;
 	private sent = 0;
 	private received = 0;
@@ -127,9 +133,28 @@ export class NatsControlChannel implements ControlChannel {
 			},
 			clock,
 		);
+		this.dispatch = new Dispatch({
+			subjects: this.subjects,
+			peer: this.peer,
+			clock,
+			offer: (subject, payload, stamp) =>
+				this.outbox.offer(subject, payload, stamp),
+		});
+		this.intake = new Intake({
+			subjects: this.subjects,
+			peer: this.peer,
+			clock,
+			subscribe: (subject, handler, how) =>
+				this.link.subscribe(subject, handler, how),
+			deliver: (payload) => this.deliver(payload),
+			heard: (sender) => this.dispatch.heard(sender),
+		});
 		this.link.observe({
 			linkUp: () => this.outbox.linkUp(),
 			linkDown: () => this.outbox.linkDown(),
+			publishRefused: (subject) => {
+				if (this.subjects.isFrom(this.peer, subject)) this.dispatch.forbidden();
+			},
 		});
 		if (this.options.announceIntervalMs > 0) {
 			this.announcer = new Announcer(
@@ -172,21 +197,32 @@ export class NatsControlChannel implements ControlChannel {
 			throw new AlreadyStartedError(operation, "the channel");
 		this.state = "starting";
 		this.receive = receive;
-		const subject = this.address.slice("nats://".length);
-		this.subscription = this.link.subscribe(subject, (message) =>
-			this.deliver(message),
+		const { each } = this.intake.open();
+		const returns = this.link.subscribe(
+			this.subjects.stampsOf(this.peer),
+			({ subject, headers }) => {
+				if (headers?.code === NOBODY_THERE) this.dispatch.returned(subject);
+			},
+			{ optional: true },
 		);
+		this.returns = returns;
 		try {
 			this.announcer?.listen();
 			await this.link.start(operation);
 		} catch (error) {
-			this.subscription.unsubscribe();
+			this.unsubscribe();
 			this.announcer?.stop(false);
 			if (this.isEnding()) throw new ClosedError(operation, "the channel");
 			this.state = "new";
 			throw error;
 		}
 		if (this.isEnding()) throw new ClosedError(operation, "the channel");
+		// Permissions may be older than these subjects: then everything goes over the one for anybody.
+		if (each.refusal !== undefined) this.intake.openToAnybodyOnly();
+		if (returns.refusal !== undefined) {
+			returns.unsubscribe();
+			this.dispatch.withoutReturns();
+		}
 		this.state = "open";
 		this.advertised = this.address;
 		this.announcer?.begin();
@@ -200,6 +236,14 @@ export class NatsControlChannel implements ControlChannel {
 		}
 		this.sent++;
 		return true;
+	}
+
+	/**
+	 * When this was said of one sender often enough, has the server drop most of what it sends: what is on the way would be in
+	 * front of everybody else's messages.
+	 */
+	slowDown(): void {
+		this.intake.slowDown();
 	}
 
 	stats(): NatsControlChannelStats {
@@ -226,7 +270,7 @@ export class NatsControlChannel implements ControlChannel {
 		const wasOpen = this.state === "open";
 		this.state = "closing";
 		this.receive = undefined;
-		this.subscription?.unsubscribe();
+		this.unsubscribe();
 		const { clock, drainTimeoutMs } = this.options;
 		this.announcer?.stop(wasOpen);
 		if (wasOpen && this.link.state === "up") {
@@ -244,25 +288,30 @@ export class NatsControlChannel implements ControlChannel {
 		if (this.state === "new" || this.state === "starting") return "not_started";
 		if (this.state !== "open") return "closed";
 		if (!(message instanceof Uint8Array)) return "not_bytes";
-		const subject = this.subjects.subjectOf(endpoint);
-		if (subject === undefined) return "invalid_endpoint";
+		const peer = this.subjects.peerOf(endpoint);
+		if (peer === undefined) return "invalid_endpoint";
 		if (message.byteLength > MAX_CONTROL_MESSAGE_BYTES) return "too_large";
 		if (message.byteLength > this.link.maxPayload) return "over_server_limit";
 		if (this.borrowed && this.link.gone) return "connection_closed";
-		return this.outbox.offer(subject, message) ? undefined : "queue_full";
+		return this.dispatch.send(peer, message) ? undefined : "queue_full";
 	}
 
-	private deliver(message: NatsLikeMessage): void {
+	private unsubscribe(): void {
+		this.intake.close();
+		this.returns?.unsubscribe();
+	}
+
+	private deliver(payload: Uint8Array): void {
 		const { receive } = this;
 		if (receive === undefined) return;
-		if (message.data.byteLength > MAX_CONTROL_MESSAGE_BYTES) {
+		if (payload.byteLength > MAX_CONTROL_MESSAGE_BYTES) {
 			count(this.dropped, "too_large");
 			return;
 		}
 		this.received++;
 		try {
 			// A copy: the client's bytes are a view of a larger network buffer.
-			receive(new Uint8Array(message.data));
+			receive(new Uint8Array(payload));
 		} catch (error) {
 			count(this.dropped, "receiver_failed");
 			this.options.logger.error(

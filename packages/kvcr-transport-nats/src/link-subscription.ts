@@ -1,4 +1,5 @@
 /** One subscription as a link keeps it, over any number of connections. */
+import type { SubscribeOptions } from "./link-types.js";
 import type {
 	NatsLike,
 	NatsLikeMessage,
@@ -15,6 +16,7 @@ export class Registered {
 	constructor(
 		readonly subject: string,
 		private readonly handler: (message: NatsLikeMessage) => void,
+		readonly options: SubscribeOptions = {},
 	) {}
 
 	/** False when it was refused, ended, or never made. */
@@ -32,7 +34,9 @@ export class Registered {
 		this.drop();
 		this.on = connection;
 		try {
+			const { max } = this.options;
 			const held = connection.subscribe(this.subject, {
+				...(max !== undefined && { max }),
 				callback: (error, message) => {
 					if (this.held !== held) return;
 					if (error === null || error === undefined) this.handler(message);
@@ -47,6 +51,13 @@ export class Registered {
 			this.refusal = error instanceof Error ? error : new Error(String(error));
 			ended(error);
 		}
+	}
+
+	/** Ends it at the server; the handler gets what is under way. A client that cannot do that loses it. */
+	drain(): void {
+		const { held } = this;
+		if (held?.drain === undefined) this.drop();
+		else held.drain().catch(() => {}); // The connection is gone, and the subscription with it.
 	}
 
 	/** Unsubscribes and forgets the connection. */

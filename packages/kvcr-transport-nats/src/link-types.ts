@@ -20,6 +20,8 @@ export const MOVES: Readonly<Record<LinkState, readonly LinkState[]>> = {
 export interface LinkObserver {
 	linkUp(): void;
 	linkDown(): void;
+	/** The server refused a publication to this subject for lack of permission. */
+	publishRefused?(subject: string): void;
 }
 
 /** Where connections come from. */
@@ -36,7 +38,17 @@ export type LinkSource =
 /** A subscription that survives connections. */
 export interface LinkSubscription {
 	readonly subject: string;
-	/** Why the server refused it, while it does. It is tried again every few seconds. */
+	/** Why the server refused it, while it does. It is tried again every few seconds, unless it is optional. */
 	readonly refusal: Error | undefined;
 	unsubscribe(): void;
+	/** Like `unsubscribe`, but what the server had sent by then is still handed over. */
+	drain(): void;
+}
+
+/** How a subscription is made. */
+export interface SubscribeOptions {
+	/** Messages after which the server ends it by itself. Default: never. */
+	readonly max?: number;
+	/** A refusal fails no `confirm` and is final: what uses it has another way. Default: false. */
+	readonly optional?: boolean;
 }

@@ -19,10 +19,12 @@ import {
 	type LinkState,
 	type LinkSubscription,
 	MOVES,
+	type SubscribeOptions,
 } from "./link-types.js";
 import {
 	type NatsLike,
 	type NatsLikeMessage,
+	refusedOperation,
 	statusKind,
 	stopStatus,
 } from "./nats-like.js";
@@ -112,8 +114,9 @@ export class Link {
 	subscribe(
 		subject: string,
 		handler: (message: NatsLikeMessage) => void,
+		options: SubscribeOptions = {},
 	): LinkSubscription {
-		const entry = new Registered(subject, handler);
+		const entry = new Registered(subject, handler, options);
 		this.subscriptions.add(entry);
 		if (this.current === "up") this.renew(entry);
 		return {
@@ -124,6 +127,10 @@ export class Link {
 			unsubscribe: () => {
 				this.subscriptions.delete(entry);
 				entry.drop();
+			},
+			drain: () => {
+				this.subscriptions.delete(entry);
+				entry.drain();
 			},
 		};
 	}
@@ -142,7 +149,7 @@ export class Link {
 			throw new NatsConnectionError(operation, "the connection is closed");
 		let reason: unknown;
 		try {
-			const answer = connection.flush();
+			const answer = this.untilClosed(connection.flush());
 			if ((await within(this.clock, this.connectTimeoutMs, answer)) === LATE)
 				reason = new Error(`no answer within ${this.connectTimeoutMs} ms`);
 		} catch (error) {
@@ -154,18 +161,21 @@ export class Link {
 				`the server did not answer: ${reasonOf(reason)}`,
 				{ cause: reason },
 			);
-		const concerned = subscription ? [subscription] : this.subscriptions;
+		const concerned = subscription
+			? [subscription]
+			: [...this.subscriptions].filter(({ options }) => !options.optional);
 		for (const { subject, refusal } of concerned) {
 			if (refusal !== undefined)
 				throw new NatsPermissionError(operation, subject, { cause: refusal });
 		}
 	}
 
-	/** Publishes now. `false` while not up, or when the client refuses. */
-	publish(subject: string, payload: Uint8Array): boolean {
+	/** Publishes now, with a subject for answers where one is given. `false` while not up, or when the client refuses. */
+	publish(subject: string, payload: Uint8Array, reply?: string): boolean {
 		if (this.current !== "up" || this.connection === undefined) return false;
 		try {
-			this.connection.publish(subject, payload);
+			if (reply === undefined) this.connection.publish(subject, payload);
+			else this.connection.publish(subject, payload, { reply });
 			return true;
 		} catch {
 			return false;
@@ -194,6 +204,22 @@ export class Link {
 		await this.abandon(timeoutMs);
 		this.subscriptions.clear();
 		this.observers.clear();
+	}
+
+	/** A client that is closed while it waits for an answer may leave that open. */
+	private async untilClosed(answer: Promise<void>): Promise<void> {
+		const { signal } = this.ending;
+		let closed = () => {};
+		const ended = new Promise<never>((_resolve, reject) => {
+			closed = () => reject(new Error("the channel was closed meanwhile"));
+			signal.addEventListener("abort", closed, { once: true });
+		});
+		try {
+			if (signal.aborted) closed();
+			await Promise.race([answer, ended]);
+		} finally {
+			signal.removeEventListener("abort", closed);
+		}
 	}
 
 	private async abandon(timeoutMs = 1_000): Promise<void> {
@@ -245,7 +271,7 @@ export class Link {
 						this.dialed?.cut();
 						break;
 					case "permission":
-						this.permissionViolations++;
+						this.refused(status);
 						break;
 					case "other":
 						break;
@@ -311,7 +337,8 @@ export class Link {
 				{ subject: entry.subject, reason: reasonOf(reason) },
 				"the NATS server ended a subscription",
 			);
-			this.retryLater();
+			if (entry.options.optional) this.subscriptions.delete(entry);
+			else this.retryLater();
 		});
 	}
 
@@ -327,6 +354,16 @@ export class Link {
 			}
 		});
 		this.retryMs = Math.min(this.retryMs * 2, RETRY_MS.longest);
+	}
+
+	private refused(status: { readonly type: string }): void {
+		const refusal = refusedOperation(status);
+		// Subscriptions hear of it themselves.
+		if (refusal?.operation === "subscription") return;
+		this.permissionViolations++;
+		if (refusal === undefined) return;
+		for (const observer of this.observers)
+			observer.publishRefused?.(refusal.subject);
 	}
 
 	private tell(event: "linkUp" | "linkDown"): void {

@@ -11,12 +11,16 @@ export interface NatsLikeMessage {
 	readonly data: Uint8Array;
 	/** Where its sender expects an answer; absent or empty when it expects none. */
 	readonly reply?: string | undefined;
+	/** Headers, where it has any; a message of the server itself says what it means by a code. */
+	readonly headers?: { readonly code: number } | undefined;
 }
 
 /** One subscription. */
 export interface NatsLikeSubscription {
 	/** Ends it at once; no message reaches the callback afterwards. */
 	unsubscribe(): void;
+	/** Ends it at the server at once; what the server had sent by then still reaches the callback. May reject. */
+	drain?(): Promise<void>;
 	/** Whether it ended, by `unsubscribe` or because the server refused it. */
 	isClosed(): boolean;
 }
@@ -49,6 +53,8 @@ export interface NatsLike {
 		options?: {
 			/** Takes each message, or the error that ended the subscription. */
 			callback?: (error: Error | null, message: NatsLikeMessage) => void;
+			/** Messages after which the server ends it by itself. */
+			max?: number;
 		},
 	): NatsLikeSubscription;
 	/** Resolves when the server has taken everything handed over before; rejects when the connection ends first. */
@@ -98,6 +104,23 @@ export function statusKind(status: NatsLikeStatus): StatusKind {
 export function stopStatus(statuses: AsyncIterable<NatsLikeStatus>): void {
 	const stop = (statuses as { stop?: unknown }).stop;
 	if (typeof stop === "function") stop.call(statuses);
+}
+
+/** What the server refused, where the status tells. Each client generation has its own place for it. */
+export function refusedOperation(
+	status: NatsLikeStatus,
+): { readonly operation: string; readonly subject: string } | undefined {
+	const { error, permissionContext } = status as {
+		error?: { readonly operation?: unknown; readonly subject?: unknown };
+		permissionContext?: {
+			readonly operation?: unknown;
+			readonly subject?: unknown;
+		};
+	};
+	const { operation, subject } = permissionContext ?? error ?? {};
+	return typeof operation === "string" && typeof subject === "string"
+		? { operation, subject }
+		: undefined;
 }
 
 function isPermissionError(status: NatsLikeStatus): boolean {

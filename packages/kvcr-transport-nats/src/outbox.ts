@@ -11,7 +11,7 @@ import type { Clock, Timer } from "kvcr-core";
 export interface OutboxLink {
 	/** Largest message the server takes, in bytes. */
 	readonly maxPayload: number;
-	publish(subject: string, payload: Uint8Array): boolean;
+	publish(subject: string, payload: Uint8Array, reply?: string): boolean;
 	/** True once the server took everything published before; false when the connection was lost. */
 	flushed(): Promise<boolean>;
 }
@@ -49,6 +49,7 @@ const PAUSE_MS = 50;
 interface Queued {
 	readonly subject: string;
 	readonly payload: Uint8Array;
+	readonly reply: string | undefined;
 	readonly since: number;
 }
 
@@ -96,14 +97,14 @@ export class Outbox {
 		return this.queuedBytes + this.covered.bytes + this.fresh.bytes;
 	}
 
-	/** Takes a message, or returns false when that would exceed a limit. */
-	offer(subject: string, payload: Uint8Array): boolean {
+	/** Takes a message, with a subject for answers where one is given, or returns false when that would exceed a limit. */
+	offer(subject: string, payload: Uint8Array, reply?: string): boolean {
 		if (
 			this.messages >= this.limits.maxMessages ||
 			this.bytes + payload.byteLength > this.limits.maxBytes
 		)
 			return false;
-		this.queue.push({ subject, payload, since: this.clock.now() });
+		this.queue.push({ subject, payload, reply, since: this.clock.now() });
 		this.queuedBytes += payload.byteLength;
 		this.pump();
 		return true;
@@ -152,7 +153,7 @@ export class Outbox {
 			if (next.since < oldest) this.lost.expired++;
 			else if (next.payload.byteLength > this.link.maxPayload)
 				this.lost.over_server_limit++;
-			else if (!this.link.publish(next.subject, next.payload))
+			else if (!this.link.publish(next.subject, next.payload, next.reply))
 				this.lost.publish_failed++;
 			else {
 				this.fresh.messages++;

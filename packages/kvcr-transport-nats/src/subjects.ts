@@ -2,10 +2,12 @@
  * Names on the wire: which subject stands for which endpoint, and what a name may look like.
  *
  * ```text
- * <prefix>.<peer>             control messages for a peer       endpoint nats://<prefix>.<peer>
- * <prefix>.<peer>.hints       hint envelopes for a peer
- * <prefix>._presence          "announce yourselves"
- * <prefix>._presence.<peer>   announcements of a peer
+ * <prefix>.<peer>                   control messages for a peer, from anybody   endpoint nats://<prefix>.<peer>
+ * <prefix>.<peer>._from.<sender>    control messages for a peer, from one other
+ * <prefix>.<peer>._sent.<run>.<n>   the server says: nobody is there for the n-th message of this peer
+ * <prefix>.<peer>.hints             hint envelopes for a peer
+ * <prefix>._presence                "announce yourselves"
+ * <prefix>._presence.<peer>         announcements of a peer
  * ```
  *
  * Names are checked against what is allowed, not against what is known to be dangerous: ASCII letters, digits, `-` and
@@ -33,6 +35,11 @@ const TOKEN = new RegExp(
 );
 
 const PRESENCE_TOKEN = "_presence";
+const FROM_TOKEN = "_from";
+const SENT_TOKEN = "_sent";
+
+/** What a stamp looks like behind its token: a run of the sender, and a number that only grows within it. */
+const STAMP = /^([A-Za-z0-9_-]{16})\.(\d{1,15})$/;
 
 /** True when `name` can be one peer. */
 export function isPeerName(name: unknown): name is string {
@@ -56,6 +63,14 @@ export function isPlainSubject(subject: unknown): subject is string {
 		subject.length <= 512 &&
 		/^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/.test(subject)
 	);
+}
+
+/** Tells one message of a sender from all others it sends to the same peer. */
+export interface Stamp {
+	/** A running instance of the sender, as one peer knows it. */
+	readonly run: string;
+	/** Larger for later messages. */
+	readonly number: number;
 }
 
 /** The subjects of one prefix. Holds no state but a bounded memory of endpoints already parsed. */
@@ -111,6 +126,65 @@ export class SubjectSpace {
 		if (this.parsed.size >= 1024) this.parsed.clear();
 		this.parsed.set(endpoint, subject);
 		return subject;
+	}
+
+	/** The peer behind an endpoint, or `undefined` for anything that is not a peer below this prefix. */
+	peerOf(endpoint: string): string | undefined {
+		return this.subjectOf(endpoint)?.slice(this.prefix.length + 1);
+	}
+
+	/** The subject on which a peer takes control messages of anybody. */
+	controlOf(peer: string): string {
+		return `${this.prefix}.${peer}`;
+	}
+
+	/** The subject on which a peer takes control messages of one other. */
+	fromOf(peer: string, sender: string): string {
+		return `${this.prefix}.${peer}.${FROM_TOKEN}.${sender}`;
+	}
+
+	/** Who sent to a peer by such a subject, or `undefined`. The subject, not the payload, says who speaks. */
+	senderOf(peer: string, subject: string): string | undefined {
+		const lead = this.fromOf(peer, "");
+		if (!subject.startsWith(lead)) return undefined;
+		const sender = subject.slice(lead.length);
+		return isPeerName(sender) ? sender : undefined;
+	}
+
+	/** Whether a subject is that of one sender, at whichever peer. */
+	isFrom(sender: string, subject: string): boolean {
+		return (
+			subject.startsWith(`${this.prefix}.`) &&
+			subject.endsWith(`.${FROM_TOKEN}.${sender}`)
+		);
+	}
+
+	/** The subject that marks one message of a peer. */
+	stampOf(peer: string, run: string, number: number): string {
+		return `${this.prefix}.${peer}.${SENT_TOKEN}.${run}.${number}`;
+	}
+
+	/** Pattern that matches all stamps of a peer. */
+	stampsOf(peer: string): string {
+		return `${this.prefix}.${peer}.${SENT_TOKEN}.>`;
+	}
+
+	/** Whose stamp this is, or `undefined` when it is none. */
+	stampedBy(subject: string | undefined): string | undefined {
+		if (subject === undefined || !subject.startsWith(`${this.prefix}.`))
+			return undefined;
+		const [name, token] = subject.slice(this.prefix.length + 1).split(".", 2);
+		return token === SENT_TOKEN && isPeerName(name) ? name : undefined;
+	}
+
+	/** Reads a stamp of a peer; `undefined` for anything else. */
+	parseStamp(peer: string, subject: string | undefined): Stamp | undefined {
+		const lead = `${this.prefix}.${peer}.${SENT_TOKEN}.`;
+		if (subject === undefined || !subject.startsWith(lead)) return undefined;
+		const [, run, number] = STAMP.exec(subject.slice(lead.length)) ?? [];
+		return run === undefined || number === undefined
+			? undefined
+			: { run, number: Number(number) };
 	}
 
 	/** The subject on which a peer takes hint envelopes. */
