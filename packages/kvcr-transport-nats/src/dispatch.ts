@@ -8,7 +8,7 @@ import type { Clock } from "kvcr-core";
 import type { SubjectSpace } from "./subjects.js";
 
 /** What may still come back: most messages, and bytes, that are kept for that. */
-const KEPT = { messages: 256, bytes: 1 << 20 } as const;
+const KEPT = { messages: 4_096, bytes: 4 << 20 } as const;
 
 /** Peers about which something is remembered, at most. */
 const MAX_PEERS = 1_024;

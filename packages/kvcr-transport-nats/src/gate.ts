@@ -116,9 +116,7 @@ export class Gate {
 		);
 		this.subscription = subscription;
 		const calmInMs = this.loudAt + CALM_MS - clock.now();
-		this.timer = clock.schedule(Math.max(calmInMs, PAUSE_MS), () =>
-			this.openAgain(),
-		);
+		this.timer = clock.schedule(Math.max(0, calmInMs), () => this.openAgain());
 	}
 
 	private count(message: NatsLikeMessage): void {
@@ -138,7 +136,8 @@ export class Gate {
 		if (opening.noise > CALM_RATE * Math.max(1, now - opening.at)) {
 			this.loudAt = now;
 			this.shut();
-		} else this.setAjar();
+		} else if (now - this.loudAt < CALM_MS) this.setAjar();
+		else this.openAgain();
 	}
 
 	private openAgain(): void {
