@@ -2,15 +2,18 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 namespace kvcr {
 namespace {
 
-// How long the loop polls after the last activity. Longer keeps the loop hot for little gain: the native thread takes
-// over with a delay of some ten microseconds.
-constexpr Nanos kWindow = 200 * kMicro;
+// How long the loop polls after the last activity. Conversations decide: while what follows keeps coming soon after the
+// window closed, the window grows up to the longest; a longer silence makes it short again. Being woken by the native
+// thread instead costs a sleeping loop some ten to hundred microseconds.
+constexpr Nanos kShortestWindow = 200 * kMicro;
+constexpr Nanos kLongestWindow = 3 * kMilli;
 // One slice; other work of the loop waits no longer than this.
 constexpr Nanos kSlice = 15 * kMicro;
 
@@ -19,6 +22,7 @@ constexpr Nanos kSlice = 15 * kMicro;
 LoopPoller::LoopPoller(uv_loop_s* loop, Engine& engine, std::function<void()> deliver)
     : engine_(engine),
       deliver_(std::move(deliver)),
+      window_(kShortestWindow),
       async_(malloc(uv_handle_size(kUvAsync))),
       check_(malloc(uv_handle_size(kUvCheck))),
       idle_(malloc(uv_handle_size(kUvIdle))) {
@@ -35,7 +39,14 @@ LoopPoller::LoopPoller(uv_loop_s* loop, Engine& engine, std::function<void()> de
 void LoopPoller::open() {
   if (stopped_) return;
   const Nanos now = monotonicNow();
-  engine_.loopDeadline.store(now + kWindow, std::memory_order_relaxed);
+  const Nanos silence = now - opened_;
+  opened_ = now;
+  if (silence >= kLongestWindow) {
+    window_ = kShortestWindow;
+  } else if (!active_) {
+    window_ = std::min(kLongestWindow, std::max(2 * window_, silence + silence / 2));
+  }
+  engine_.loopDeadline.store(now + window_, std::memory_order_relaxed);
   if (!active_) {
     engine_.loopHeartbeat.store(now, std::memory_order_relaxed);
     engine_.loopPolling.store(true, std::memory_order_release);

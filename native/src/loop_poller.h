@@ -1,4 +1,4 @@
-// The event loop's share of the polling: for a short window after each sign of activity the loop does not block, and
+// The event loop's share of the polling: for a window after each sign of activity the loop does not block, and
 // polls in slices between its other work. Outside the window nothing runs here but a wake-up from the native thread.
 #pragma once
 
@@ -38,6 +38,9 @@ class LoopPoller {
   Engine& engine_;
   std::function<void()> deliver_;
   std::function<void()> closed_;
+  // How long the window is, and when it was opened or extended last.
+  Nanos window_;
+  Nanos opened_ = 0;
   uv_any_handle* async_;
   uv_any_handle* check_;
   uv_any_handle* idle_;
