@@ -6,7 +6,7 @@ import {
 	routerHash,
 } from "kvcr-core";
 import { isList } from "./collision-chains.js";
-import type { KeyStore } from "./key-store.js";
+import { BATCH, type KeyStore } from "./key-store.js";
 import type { TierSweep } from "./tier-sweep.js";
 import type { TierMask } from "./tiers.js";
 
@@ -21,8 +21,6 @@ export interface HashCandidate {
 	readonly tiers: TierMask;
 }
 
-/** Hashes looked up together; enough to hide memory latency, small enough to stay in the first-level cache. */
-const BATCH = 64;
 /** A list is not followed further than this during a sweep: beyond it a hash counts as ambiguous. */
 const MAX_SWEEP_WALK = 1024;
 const MAX_HASH = (1n << 64n) - 1n;
@@ -35,7 +33,6 @@ export class HashLookup {
 	/** Low and high word of each: typed arrays are little-endian wherever Node runs. */
 	readonly #hash32 = new Int32Array(this.#hash64.buffer);
 	readonly #pairs = new Int32Array(2 * BATCH);
-	readonly #mixed = new Int32Array(BATCH);
 	readonly #values = new Int32Array(BATCH);
 	/** Keys of a batch are touched before any is copied, so that the waits for memory overlap. */
 	readonly #touched = new Int32Array(BATCH);
@@ -137,7 +134,7 @@ export class HashLookup {
 			pairs[2 * i] = words[2 * i + 1] as number;
 			pairs[2 * i + 1] = words[2 * i] as number;
 		}
-		this.#store.valuesOf(pairs, count, this.#mixed, this.#values);
+		this.#store.valuesOf(pairs, count, this.#values);
 		return count;
 	}
 

@@ -30,6 +30,9 @@ interface LengthClass {
 	/** Page numbers in order; all but the last are full. */
 	readonly pages: number[];
 	count: number;
+	/** Ref of the next entry, and how many more there is room for after the last one; no room: 0. */
+	next: number;
+	room: number;
 }
 
 /** See the comment at the top of this file. */
@@ -76,6 +79,16 @@ export class KeyArena {
 	}
 
 	/**
+	 * The ref that the next appended key of a length will have. Makes room for it.
+	 * @throws MapFullError when all refs are used.
+	 */
+	nextRef(length: number): number {
+		const cls = this.#class(length);
+		if (cls.room === 0) this.#widen(cls);
+		return cls.next;
+	}
+
+	/**
 	 * Appends a key: the block hash at `source[offset, offset + hashBytes)` with a group index.
 	 * @throws MapFullError when all refs are used.
 	 */
@@ -87,7 +100,9 @@ export class KeyArena {
 		tiers: number,
 	): number {
 		const cls = this.#class(hashBytes + GROUP_BYTES);
-		const ref = this.#room(cls);
+		if (cls.room === 0) this.#widen(cls);
+		const ref = cls.next++;
+		cls.room--;
 		const page = this.page(ref);
 		const at = (ref & INDEX_MASK) * (cls.keyWords + 1);
 		packHash(source, offset, hashBytes, group, page, at);
@@ -107,7 +122,7 @@ export class KeyArena {
 	/** Ref of the last key of a length, 0 when there is none. */
 	lastOf(length: number): number {
 		const cls = this.#classes.get(length);
-		return cls === undefined ? 0 : this.#last(cls);
+		return cls === undefined || cls.count === 0 ? 0 : this.#last(cls);
 	}
 
 	/** Ref of the last key of the same length: the one that must move when `ref` is freed. */
@@ -129,6 +144,8 @@ export class KeyArena {
 	dropLast(ref: number): void {
 		const cls = this.#classOf(ref);
 		cls.count--;
+		cls.next--;
+		cls.room++;
 		this.#size--;
 		if (cls.count > firstOf(cls, cls.pages.length - 1)) return;
 		const page = cls.pages.pop() as number;
@@ -141,7 +158,7 @@ export class KeyArena {
 		if (cls.count === 0) {
 			this.#classes.delete(cls.length);
 			if (this.#recent === cls) this.#recent = undefined;
-		}
+		} else this.#setRoom(cls);
 	}
 
 	/** The page an entry lies in. */
@@ -211,6 +228,8 @@ export class KeyArena {
 				perUnit: Math.min(1 << UNIT_BITS, Math.floor(UNIT_BYTES / bytes)),
 				pages: [],
 				count: 0,
+				next: 0,
+				room: 0,
 			};
 			this.#classes.set(length, cls);
 		}
@@ -219,7 +238,14 @@ export class KeyArena {
 	}
 
 	#last(cls: LengthClass): number {
-		return this.#refIn(cls, cls.pages.length - 1, cls.count - 1);
+		const index = cls.count - 1;
+		// The last page is still empty when the key it was made for turned out to be here.
+		const number = cls.pages.length - 1;
+		return this.#refIn(
+			cls,
+			index < firstOf(cls, number) ? number - 1 : number,
+			index,
+		);
 	}
 
 	/** Ref of the `index`-th key of a class, which lies in its `number`-th page. */
@@ -228,18 +254,17 @@ export class KeyArena {
 		return (page << INDEX_BITS) | (index - firstOf(cls, number));
 	}
 
-	/** Ref of the next entry of a class, after making room for it. */
-	#room(cls: LengthClass): number {
+	/** Makes room in a class whose last page is full. */
+	#widen(cls: LengthClass): void {
 		const last = cls.pages.length - 1;
 		const index = cls.count - firstOf(cls, last);
 		if (last < 0 || index === entriesOf(cls, last)) {
 			const page = this.#newPage(cls);
 			cls.pages.push(page);
-			return page << INDEX_BITS;
-		}
-		const page = cls.pages[last] as number;
-		const words = this.#pages[page] as Int32Array;
-		if (index * (cls.keyWords + 1) === words.length) {
+		} else {
+			// The first page, which begins small.
+			const page = cls.pages[last] as number;
+			const words = this.#pages[page] as Int32Array;
 			const entries = Math.min(index * 8, cls.perUnit);
 			const wider = this.#pool.takeAny(entries * (cls.keyWords + 1));
 			wider.set(words);
@@ -247,7 +272,15 @@ export class KeyArena {
 			this.#pages[page] = wider;
 			this.#bytes += wider.byteLength - words.byteLength;
 		}
-		return (page << INDEX_BITS) | index;
+		this.#setRoom(cls);
+	}
+
+	#setRoom(cls: LengthClass): void {
+		const last = cls.pages.length - 1;
+		const page = this.#pages[cls.pages[last] as number] as Int32Array;
+		const used = cls.count - firstOf(cls, last);
+		cls.next = ((cls.pages[last] as number) << INDEX_BITS) | used;
+		cls.room = page.length / (cls.keyWords + 1) - used;
 	}
 
 	#newPage(cls: LengthClass): number {

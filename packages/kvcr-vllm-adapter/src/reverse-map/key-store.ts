@@ -20,6 +20,9 @@ import {
 import { SegmentedTable } from "./segmented-table.js";
 import { WordPool } from "./word-pool.js";
 
+/** Keys or hashes dealt with together: enough to hide memory latency, few enough to stay in the first-level cache. */
+export const BATCH = 64;
+
 /** See the comment at the top of this file. The *value* of a hash is 0 (no key), a ref (one key), or a list of keys. */
 export class KeyStore {
 	readonly #seed: number | undefined;
@@ -29,21 +32,15 @@ export class KeyStore {
 	#chains: CollisionChains;
 	/** The key at hand, packed. */
 	readonly #words = new Int32Array((MAX_HASH_BYTES + GROUP_BYTES) >>> 2);
+	/** Mixed hashes of a batch. */
+	readonly #mixed = new Int32Array(BATCH);
 	/** What was read only to have it in the cache. */
 	readonly #touched = new Int32Array(1);
 
 	/** `seed` is that of the hash functions: random when undefined. */
 	constructor(seed: number | undefined) {
 		this.#seed = seed;
-		const mix = mixSeed(seed);
-		this.#arena = new KeyArena(this.#pool);
-		this.#table = new SegmentedTable(mix, this.#pool);
-		this.#chains = new CollisionChains(
-			this.#arena,
-			this.#table,
-			mix,
-			this.#pool,
-		);
+		[this.#arena, this.#table, this.#chains] = this.#empty();
 	}
 
 	/** Forgets every key. */
@@ -51,15 +48,7 @@ export class KeyStore {
 		this.#arena.dispose();
 		this.#table.dispose();
 		this.#chains.dispose();
-		const mix = mixSeed(this.#seed);
-		this.#arena = new KeyArena(this.#pool);
-		this.#table = new SegmentedTable(mix, this.#pool);
-		this.#chains = new CollisionChains(
-			this.#arena,
-			this.#table,
-			mix,
-			this.#pool,
-		);
+		[this.#arena, this.#table, this.#chains] = this.#empty();
 	}
 
 	/** Number of keys. */
@@ -100,20 +89,15 @@ export class KeyStore {
 		const high = wordAt(source, tail);
 		const low = wordAt(source, tail + 4);
 		const mixed = table.mix(high, low);
-		const value = table.get(mixed, high, low);
 		const arena = this.#arena;
+		const length = hashBytes + GROUP_BYTES;
+		const value = table.getOrInsert(mixed, high, low, arena.nextRef(length));
 		if (value === 0) {
-			const ref = arena.append(source, offset, hashBytes, group, tiers);
-			try {
-				table.insert(mixed, high, low, ref);
-			} catch (error) {
-				arena.dropLast(ref);
-				throw error;
-			}
+			arena.append(source, offset, hashBytes, group, tiers);
 			return true;
 		}
 		packHash(source, offset, hashBytes, group, this.#words, 0);
-		const found = this.#refIn(value, hashBytes + GROUP_BYTES);
+		const found = this.#refIn(value, length);
 		if (found !== 0) {
 			const before = arena.tiers(found) & ~retired;
 			arena.setTiers(found, before | tiers);
@@ -188,13 +172,28 @@ export class KeyStore {
 		arena.dropLast(last);
 	}
 
-	/** Brings the place of a hash into the cache, for an {@link add} or {@link remove} that follows soon. */
-	expect(source: Uint8Array, tail: number): void {
-		const mixed = this.#table.mix(
-			wordAt(source, tail),
-			wordAt(source, tail + 4),
-		);
-		this.#touched[0] = this.#table.touch(mixed);
+	/**
+	 * Brings the places of router hashes into the cache, for an {@link add} or {@link remove} each that follows soon. The
+	 * hashes are those of `sources[from, to)`, each `tailBytes` before the end.
+	 */
+	expect(
+		sources: readonly Uint8Array[],
+		from: number,
+		to: number,
+		tailBytes: number,
+	): void {
+		const mixed = this.#mixed;
+		let count = 0;
+		for (let i = from; i < to; i++) {
+			const source = sources[i] as Uint8Array;
+			const tail = source.length - tailBytes;
+			if (tail < 0) continue;
+			mixed[count++] = this.#table.mix(
+				wordAt(source, tail),
+				wordAt(source, tail + 4),
+			);
+		}
+		this.#touched[0] = this.#table.touchMany(mixed, count);
 	}
 
 	/** Value of a hash. */
@@ -202,22 +201,19 @@ export class KeyStore {
 		return this.#table.get(this.#table.mix(high, low), high, low);
 	}
 
-	/** Values of many hashes: `pairs` has the high and low words in turn, and `mixed` is for this call to use. */
-	valuesOf(
-		pairs: Int32Array,
-		count: number,
-		mixed: Int32Array,
-		values: Int32Array,
-	): void {
+	/** Values of up to {@link BATCH} hashes, whose high and low words are in `pairs` in turn. */
+	valuesOf(pairs: Int32Array, count: number, values: Int32Array): void {
 		const table = this.#table;
+		const mixed = this.#mixed;
 		for (let i = 0; i < count; i++) {
 			const m = table.mix(pairs[2 * i] as number, pairs[2 * i + 1] as number);
 			mixed[i] = m;
-			values[i] = table.touch(m);
+			values[i] = m;
 		}
+		this.#touched[0] = table.touchMany(mixed, count);
 		for (let i = 0; i < count; i++)
 			values[i] = table.get(
-				mixed[i] as number,
+				values[i] as number,
 				pairs[2 * i] as number,
 				pairs[2 * i + 1] as number,
 			);
@@ -279,6 +275,13 @@ export class KeyStore {
 	/** Ref of the `index`-th key of a length. */
 	refAt(length: number, index: number): number {
 		return this.#arena.refAt(length, index);
+	}
+
+	#empty(): [KeyArena, SegmentedTable, CollisionChains] {
+		const seed = mixSeed(this.#seed);
+		const arena = new KeyArena(this.#pool);
+		const table = new SegmentedTable(seed, this.#pool);
+		return [arena, table, new CollisionChains(arena, table, seed, this.#pool)];
 	}
 
 	#touchBucketOf(ref: number): void {

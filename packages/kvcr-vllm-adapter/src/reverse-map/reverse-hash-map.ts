@@ -18,7 +18,7 @@ import {
 	HashLookup,
 	type HashStatus,
 } from "./hash-lookup.js";
-import { KeyStore } from "./key-store.js";
+import { BATCH, KeyStore } from "./key-store.js";
 import {
 	checkKey,
 	GROUP_BYTES,
@@ -47,9 +47,6 @@ export interface ReverseHashMapOptions {
 	/** Seed of the hash functions. @default random; set it only to repeat a run */
 	readonly seed?: number;
 }
-
-/** Keys changed together: enough to hide memory latency, few enough that their places stay in the cache. */
-const BATCH = 32;
 
 /** See the comment at the top of this file. */
 export class ReverseHashMap {
@@ -287,11 +284,7 @@ export class ReverseHashMap {
 		tailBytes: number,
 	): number {
 		const to = Math.min(keys.length, from + BATCH);
-		for (let i = from; i < to; i++) {
-			const key = keys[i] as Uint8Array;
-			if (key.length >= tailBytes)
-				this.#store.expect(key, key.length - tailBytes);
-		}
+		this.#store.expect(keys, from, to, tailBytes);
 		return to;
 	}
 }

@@ -1,5 +1,5 @@
 /**
- * One segment of a hash table, as functions over the words it lies in: 2,048 buckets of 64 bytes, which is what a processor
+ * One segment of a hash table, as functions over the words it lies in: 512 buckets of 64 bytes, which is what a processor
  * fetches from memory at once. A look-up waits for one bucket, whether it finds something or not.
  *
  * A bucket has five slots, `[5 low words, 5 high words, 5 values, state]`, used from the first one on; a value is never
@@ -10,7 +10,7 @@
  * processor from beginning the next look-up while this one waits for memory.
  */
 
-const BUCKET_BITS = 11;
+const BUCKET_BITS = 9;
 const BUCKET_WORDS = 16;
 const SLOTS_PER_BUCKET = 5;
 const HIGH = 5;

@@ -53,6 +53,9 @@ export class SegmentedTable {
 	#used = new Int32Array(INDEX_MASK + 1);
 	#depths = new Uint8Array(INDEX_MASK + 1);
 	#prefixes = new Int32Array(INDEX_MASK + 1);
+	/** For {@link touchMany}: the slab of each key. */
+	#touchSlabs = new Int32Array(0);
+	/** A segment while it is split. */
 	readonly #scratch = new Int32Array(SEGMENT_WORDS);
 	#size = 0;
 
@@ -98,6 +101,29 @@ export class SegmentedTable {
 		return this.#slabOf(segment)[baseOf(segment) + homeOf(mixed)] as number;
 	}
 
+	/**
+	 * {@link touch} for the first `count` of many keys, whose mixed hashes it overwrites. Where they are is worked out before
+	 * any is read: the fewer instructions between two reads, the more of them a processor waits for at a time.
+	 */
+	touchMany(mixed: Int32Array, count: number): number {
+		if (this.#touchSlabs.length < count)
+			this.#touchSlabs = new Int32Array(count);
+		const slabs = this.#slabs;
+		const inSlabs = this.#touchSlabs;
+		for (let i = 0; i < count; i++) {
+			const m = mixed[i] as number;
+			const segment = this.#segmentOf(m);
+			inSlabs[i] = segment >>> INDEX_BITS;
+			mixed[i] = baseOf(segment) + homeOf(m);
+		}
+		let read = 0;
+		for (let i = 0; i < count; i++)
+			read ^= (slabs[inSlabs[i] as number] as Int32Array)[
+				mixed[i] as number
+			] as number;
+		return read;
+	}
+
 	/** The first value stored under a key, 0 when there is none. */
 	get(mixed: number, high: number, low: number): number {
 		const segment = this.#segmentOf(mixed);
@@ -112,6 +138,26 @@ export class SegmentedTable {
 		const slab = this.#slabOf(segment);
 		const at = findNth(slab, baseOf(segment), mixed, high, low, skip);
 		return at < 0 ? 0 : (slab[at] as number);
+	}
+
+	/**
+	 * The first value stored under a key. Where there is none, stores this one, and gives 0.
+	 * @throws MapFullError when the segment concerned can no longer split; nothing was stored then.
+	 */
+	getOrInsert(mixed: number, high: number, low: number, value: number): number {
+		const segment = this.#segmentOf(mixed);
+		const slab = this.#slabOf(segment);
+		const base = baseOf(segment);
+		const at = find(slab, base, mixed, high, low);
+		if (at >= 0) return slab[at] as number;
+		const used = this.#used[segment] as number;
+		if (used >= SPLIT_AT) this.insert(mixed, high, low, value);
+		else {
+			place(slab, base, mixed, high, low, value);
+			this.#used[segment] = used + 1;
+			this.#size++;
+		}
+		return 0;
 	}
 
 	/**
@@ -185,16 +231,27 @@ export class SegmentedTable {
 		if (depth >= MAX_DEPTH) throw new MapFullError("segment", this.#size);
 		if (depth === this.#depth) this.#doubleDirectory();
 		const prefix = (this.#prefixes[segment] as number) << 1;
-		this.#lift(segment);
 		this.#depths[segment] = depth + 1;
 		this.#prefixes[segment] = prefix;
 		const right = this.#newSegment(prefix | 1, depth + 1);
 		const bit = SPACE_BITS - depth - 1;
+		// Written anew rather than thinned out: entries that other ones had displaced come home.
+		const slab = this.#slabOf(segment);
+		const base = baseOf(segment);
+		const rightSlab = this.#slabOf(right);
+		const rightBase = baseOf(right);
+		this.#scratch.set(slab.subarray(base, base + SEGMENT_WORDS));
+		slab.fill(0, base, base + SEGMENT_WORDS);
+		let moved = 0;
 		forEachEntry(this.#scratch, 0, (high, low, value) => {
 			const mixed = this.mix(high, low);
-			const target = (positionOf(mixed) >>> bit) & 1 ? right : segment;
-			this.#place(target, mixed, high, low, value);
+			const goes = (positionOf(mixed) >>> bit) & 1;
+			moved += goes;
+			if (goes === 1) place(rightSlab, rightBase, mixed, high, low, value);
+			else place(slab, base, mixed, high, low, value);
 		});
+		this.#used[segment] = (this.#used[segment] as number) - moved;
+		this.#used[right] = moved;
 	}
 
 	/** Joins a segment with its neighbor where that is of the same depth and both fit. */
@@ -207,22 +264,20 @@ export class SegmentedTable {
 		] as number;
 		const sum = (this.#used[segment] as number) + (this.#used[other] as number);
 		if (this.#depths[other] !== depth || sum > JOIN_AT) return;
-		this.#lift(other);
-		forEachEntry(this.#scratch, 0, (high, low, value) => {
+		const slab = this.#slabOf(other);
+		forEachEntry(slab, baseOf(other), (high, low, value) => {
 			this.#place(segment, this.mix(high, low), high, low, value);
 		});
+		this.#clear(other);
 		this.#depths[segment] = depth - 1;
 		this.#prefixes[segment] = prefix >>> 1;
 		this.#route(segment);
 		this.#freeSegment(other);
 	}
 
-	/** Copies a segment to the scratch buffer and empties it. */
-	#lift(segment: number): void {
-		const slab = this.#slabOf(segment);
+	#clear(segment: number): void {
 		const base = baseOf(segment);
-		this.#scratch.set(slab.subarray(base, base + SEGMENT_WORDS));
-		slab.fill(0, base, base + SEGMENT_WORDS);
+		this.#slabOf(segment).fill(0, base, base + SEGMENT_WORDS);
 		this.#used[segment] = 0;
 	}
 
@@ -263,8 +318,8 @@ export class SegmentedTable {
 				from.subarray(base, base + SEGMENT_WORDS),
 				baseOf(segment),
 			);
-			from.fill(0, base, base + SEGMENT_WORDS);
 			this.#used[segment] = this.#used[last] as number;
+			this.#clear(last);
 			this.#depths[segment] = this.#depths[last] as number;
 			this.#prefixes[segment] = this.#prefixes[last] as number;
 			this.#route(segment);
