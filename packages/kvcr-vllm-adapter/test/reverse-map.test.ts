@@ -106,6 +106,44 @@ describe("reverse hash map", () => {
 		expect(map.lookupMany([])).toEqual([]);
 	});
 
+	it("takes and gives up many keys as it does one by one, and counts what was news", () => {
+		const map = new ReverseHashMap();
+		const keys = Array.from({ length: 300 }, (_, i) =>
+			keyOf(i, BigInt(i % 250) << 32n, 0, i % 2 === 0 ? 32 : 16),
+		);
+		expect(map.addMany(keys.slice(0, 100), DRAM)).toBe(100);
+		expect(map.addMany(keys, DRAM)).toBe(200);
+		expect(map.size).toBe(300);
+		expect(map.status(hash(1n << 32n))).toBe("ambiguous_hash");
+		expect(map.lookup(hash(249n << 32n))).toEqual(keys[249]);
+		expect(map.removeMany(keys.slice(250), DRAM)).toBe(50);
+		expect(map.lookup(hash(1n << 32n))).toEqual(keys[1]);
+		expect(map.removeMany(keys, DRAM)).toBe(250);
+		expect(map.stats().keys).toBe(0);
+		expect(() => map.addMany([...keys, new Uint8Array(3)], DRAM)).toThrow(
+			InvalidArgumentError,
+		);
+		expect(() => map.removeMany(keys, 0)).toThrow(InvalidArgumentError);
+		expect(map.size).toBe(0);
+	});
+
+	it("is told which hashes come next, of whatever length, and changes nothing", () => {
+		const map = new ReverseHashMap();
+		const hashes = Array.from(
+			{ length: 130 },
+			(_, i) => new Uint8Array(i % 40),
+		);
+		let from = 0;
+		let calls = 0;
+		while (from < hashes.length) {
+			from = map.expectHashes(hashes, from);
+			calls++;
+		}
+		expect(from).toBe(130);
+		expect(calls).toBe(3);
+		expect(map.size).toBe(0);
+	});
+
 	it("takes a hash out of a larger buffer as it takes the key", () => {
 		const map = new ReverseHashMap();
 		const key = keyOf(5, 99n, 3, 16);

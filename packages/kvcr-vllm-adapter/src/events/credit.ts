@@ -86,7 +86,9 @@ export class PublisherCredit {
 		if (tier === 0) return;
 		let stored = 0;
 		try {
-			for (; stored < hashes.length; stored++) {
+			for (let expected = 0; stored < hashes.length; stored++) {
+				if (stored === expected)
+					expected = this.#map.expectHashes(hashes, stored);
 				const hash = hashes[stored] as Uint8Array;
 				this.#map.addHash(hash, 0, hash.length, group, tier);
 			}
@@ -103,8 +105,12 @@ export class PublisherCredit {
 		const tier = this.#tiers.get(nameOf(place));
 		// Nothing was ever stored there.
 		if (tier === undefined) return;
-		for (const hash of hashes)
+		for (let removed = 0, expected = 0; removed < hashes.length; removed++) {
+			if (removed === expected)
+				expected = this.#map.expectHashes(hashes, removed);
+			const hash = hashes[removed] as Uint8Array;
 			this.#map.removeHash(hash, 0, hash.length, group, tier);
+		}
 	}
 
 	#tierOf(place: BlockPlace): TierMask {

@@ -88,7 +88,7 @@ export class ReverseHashMap {
 	}
 
 	/**
-	 * {@link add} for many keys, in their order; about twice as quick per key as one by one. Gives how many were news.
+	 * {@link add} for many keys, in their order; quicker per key than one by one. Gives how many were news.
 	 * @throws as `add` does; nothing has changed then, except that a full map keeps what came before.
 	 */
 	addMany(keys: readonly Uint8Array[], tiers: TierMask): number {
@@ -172,7 +172,7 @@ export class ReverseHashMap {
 
 	/**
 	 * Says that the block hashes from `from` on are about to be added or removed one by one: brings the places of the next
-	 * ones into the cache, which makes that about twice as quick. Gives up to which index; changes nothing.
+	 * ones into the cache, which makes that quicker. Gives up to which index; changes nothing.
 	 */
 	expectHashes(hashes: readonly Uint8Array[], from: number): number {
 		return this.#expect(hashes, from, MIN_HASH_BYTES);

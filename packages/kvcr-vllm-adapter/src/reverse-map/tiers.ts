@@ -31,10 +31,8 @@ const FIXED = 0b1_1111;
 export function inventoryFeed(map: ReverseHashMap): InventorySink {
 	return ({ keys, tier, removed }) => {
 		const bit = TIER_BITS[tier];
-		for (const key of keys) {
-			if (removed) map.remove(key, bit);
-			else map.add(key, bit);
-		}
+		if (removed) map.removeMany(keys, bit);
+		else map.addMany(keys, bit);
 	};
 }
 
