@@ -130,6 +130,46 @@ describe("the inbox", () => {
 		}
 	});
 
+	it("gives half as much to a peer beside others, and a quarter as much to strangers", () => {
+		for (const [sender, share] of [
+			[OTHER, 0.25],
+			["3".repeat(32), 0.05],
+		] as const) {
+			const { inbox, senders, clock, state, turn } = rig();
+			inbox.met(HONEST);
+			inbox.met(OTHER);
+			inbox.receive(message(HONEST));
+			for (let n = 0; n < 1_000; n += 1) inbox.receive(message(sender, n));
+			const startedAt = clock.now();
+			const before = senders().length;
+			while (clock.now() - startedAt < 2_000) {
+				// Somebody else is there, and costs next to nothing.
+				state.costMs = 0;
+				inbox.receive(message(HONEST));
+				state.costMs = 1;
+				turn();
+			}
+			const served = senders()
+				.slice(before)
+				.filter((one) => one === sender).length;
+			expect(served).toBeGreaterThan(2_000 * share * 0.9);
+			expect(served).toBeLessThan(2_000 * share * 1.1 + 25);
+		}
+	});
+
+	it("gives a peer its full share again when the others have been silent for a while", () => {
+		const { inbox, handled, clock, turn } = rig();
+		inbox.met(HONEST);
+		inbox.met(OTHER);
+		inbox.receive(message(HONEST));
+		clock.advance(100);
+		for (let n = 0; n < 1_000; n += 1) inbox.receive(message(OTHER, n));
+		const startedAt = clock.now();
+		const before = handled.length;
+		while (clock.now() - startedAt < 1_000) turn();
+		expect(handled.length - before).toBeGreaterThan(450);
+	});
+
 	it("keeps a timer only while somebody waits", () => {
 		const { inbox, clock, turn } = rig();
 		for (let n = 0; n < 10; n += 1) inbox.receive(message(OTHER, n));

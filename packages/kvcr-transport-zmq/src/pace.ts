@@ -8,7 +8,7 @@
 const TURN_MS = 0.5;
 
 /** Messages beyond their sender's due that end a turn: as many as that of everybody else have been read by then. */
-const MOST_EXCESS = 8;
+const MOST_EXCESS = 2;
 
 /** How long nothing is read after a turn in which there were any, in milliseconds. */
 const REST_MS = 1;

@@ -30,9 +30,9 @@ describe("the pace of reading", () => {
 		expect(pace.next()).toBe("read");
 	});
 
-	it("rests after eight messages that nobody wants, and starts afresh after that", () => {
+	it("rests after two messages that nobody wants, and starts afresh after that", () => {
 		const { pace } = rig();
-		for (let n = 0; n < 7; n += 1) pace.excess();
+		pace.excess();
 		expect(pace.next()).toBe("read");
 		pace.excess();
 		expect(pace.next()).toBe(1);
@@ -78,8 +78,8 @@ describe("a channel whose owner has no use for what a sender sends", () => {
 		while (order.length < 2_002)
 			await new Promise((done) => setTimeout(done, 5));
 		await flooding;
-		// Eight in a millisecond at most: unhindered, it would take a tenth of that on an idle machine.
-		expect(performance.now() - startedAt).toBeGreaterThan(150);
+		// Two in a millisecond at most: unhindered, it would take a fiftieth of that on an idle machine.
+		expect(performance.now() - startedAt).toBeGreaterThan(500);
 		// Behind what libzmq had handed out of the flood, and nothing of what was still with its sender.
 		expect(order.indexOf("honest") - before).toBeLessThan(1_000);
 		expect(order.filter((text) => text.startsWith("flood"))).toEqual(

@@ -3,7 +3,7 @@
  * event loop has had its share, they wait in lanes, one per peer and one for all strangers together, and the lanes are
  * served in turn: a peer waits for at most one message of every other lane, however much somebody else sends. Whoever used
  * more than its share of time waits until it has made up for that, also when nobody else is there: what its messages start
- * (replies, look-ups) would be in the way of who comes next. A full lane loses what comes, at the cost of looking for the
+ * (replies, look-ups, garbage) would be in the way of who comes next. Where others are, shares are smaller. A full lane loses what comes, at the cost of looking for the
  * sender's name, without decoding.
  *
  * Who a sender is, its messages say themselves. A stranger becomes a peer by an introduction that the transfer agent
@@ -14,9 +14,15 @@ import type { Clock, Incarnation, Timer } from "../ports/index.js";
 /** Time for messages in one turn of the event loop, in milliseconds; the one that uses it up is finished. */
 const TURN_MS = 0.5;
 
-/** Share of time that one lane may use in the long run, and what it may use at once, in milliseconds. */
-const PEER_SHARE = { rate: 0.5, burstMs: 20 } as const;
-const STRANGERS_SHARE = { rate: 0.2, burstMs: 2 } as const;
+/**
+ * Share of time that one lane may use in the long run, alone and beside other peers, and what it may use at once, in
+ * milliseconds.
+ */
+const PEER_SHARE = { alone: 0.5, beside: 0.25, burstMs: 20 } as const;
+const STRANGERS_SHARE = { alone: 0.2, beside: 0.05, burstMs: 2 } as const;
+
+/** A peer that was served within this time is there, in milliseconds. */
+const PRESENT_MS = 100;
 
 /** Most messages, and bytes, that wait in one lane. */
 const LANE_MESSAGES = 1_024;
@@ -48,17 +54,18 @@ export interface FairInboxOptions {
 
 /** What one sender, or all strangers, used of their time. */
 class Allowance {
-	readonly #share: { readonly rate: number; readonly burstMs: number };
+	readonly #share: typeof PEER_SHARE | typeof STRANGERS_SHARE;
 	#debtMs = 0;
 	#at = 0;
 
-	constructor(share: { readonly rate: number; readonly burstMs: number }) {
+	constructor(share: typeof PEER_SHARE | typeof STRANGERS_SHARE) {
 		this.#share = share;
 	}
 
-	/** Milliseconds until it may be served; 0: now. */
-	waitMs(now: number): number {
-		const { rate, burstMs } = this.#share;
+	/** Milliseconds until it may be served; 0: now. `beside`: other peers are there. */
+	waitMs(now: number, beside: boolean): number {
+		const { burstMs } = this.#share;
+		const rate = beside ? this.#share.beside : this.#share.alone;
 		this.#debtMs = Math.max(0, this.#debtMs - (now - this.#at) * rate);
 		this.#at = now;
 		return Math.max(0, this.#debtMs - burstMs) / rate;
@@ -67,6 +74,12 @@ class Allowance {
 	spend(ms: number): void {
 		this.#debtMs += ms;
 	}
+}
+
+/** When a peer was served. */
+interface Served {
+	readonly name: string;
+	readonly at: number;
 }
 
 /** What waits of one sender. */
@@ -87,6 +100,11 @@ export class FairInbox {
 	readonly #strangers = new Allowance(STRANGERS_SHARE);
 	/** Lanes with something in them, the next to be served first. */
 	readonly #lanes = new Map<string, Lane>();
+	/** The peer served last, and the last other one. */
+	readonly #served = [
+		{ name: STRANGERS, at: Number.NEGATIVE_INFINITY },
+		{ name: STRANGERS, at: Number.NEGATIVE_INFINITY },
+	] as [Served, Served];
 	#waitingBytes = 0;
 	#spentMs = 0;
 	#turnPending = false;
@@ -134,7 +152,7 @@ export class FairInbox {
 		const free =
 			this.#spentMs < TURN_MS &&
 			!this.#lanes.has(name) &&
-			this.#allowance(name).waitMs(clock.now()) === 0;
+			this.#waitMs(name, clock.now()) === 0;
 		if (free) this.#handle(name, bytes);
 		else if (this.#enqueue(name, bytes)) this.#expectTurn();
 		else dropped("flood");
@@ -153,9 +171,20 @@ export class FairInbox {
 		return this.#peers.get(name) ?? this.#strangers;
 	}
 
+	#waitMs(name: string, now: number): number {
+		const [last, other] = this.#served;
+		const rival = last.name === name ? other : last;
+		const beside = now - rival.at < PRESENT_MS;
+		return this.#allowance(name).waitMs(now, beside);
+	}
+
 	#handle(name: string, bytes: Uint8Array): void {
 		const { clock, handle } = this.#options;
 		const startedAt = clock.now();
+		if (name !== STRANGERS) {
+			if (this.#served[0].name !== name) this.#served.reverse();
+			this.#served[0] = { name, at: startedAt };
+		}
 		handle(bytes);
 		const spent = clock.now() - startedAt;
 		if (spent <= 0) return;
@@ -200,7 +229,7 @@ export class FairInbox {
 				waitMs = 0;
 				break;
 			}
-			const wait = this.#allowance(name).waitMs(clock.now());
+			const wait = this.#waitMs(name, clock.now());
 			if (wait > 0) {
 				waitMs = Math.min(waitMs, wait);
 				continue;
