@@ -20,14 +20,17 @@ import {
 } from "./shared.js";
 
 export class Destination {
+	/** What it is called in messages. */
+	readonly identity: { readonly agent: string; readonly incarnation: string };
 	readonly #kvcr: Kvcr;
 	readonly #driver: KvcrDriver;
 	readonly #source: string;
 	#next = 0;
 	#onOutcome: (report: HintOutcomeReport) => void = () => {};
 
-	private constructor(kvcr: Kvcr, source: string) {
+	private constructor(kvcr: Kvcr, source: string, agent: string) {
 		this.#kvcr = kvcr;
+		this.identity = { agent, incarnation: kvcr.incarnation };
 		this.#driver = new KvcrDriver(kvcr);
 		this.#source = source;
 		subscribe(HINT_OUTCOME_CHANNEL, (message) => {
@@ -36,17 +39,27 @@ export class Destination {
 		});
 	}
 
-	static async start(place: Place, source: string): Promise<Destination> {
+	static async start(
+		place: Place,
+		source: string,
+		name = "destination",
+	): Promise<Destination> {
+		const agent = await PortableTransferAgent.create();
 		const kvcr = await Kvcr.create({
-			agent: await PortableTransferAgent.create(),
-			channel: makeChannel(place, "destination"),
+			agent,
+			channel: makeChannel(place, name),
 			adapter,
 			pools: [{ name: "kv", slotBytes: BLOCK_BYTES, slotCount: TARGET_SLOTS }],
 			logger: silentLogger,
 			operationTimeoutMs: 5_000,
 			abandonTimeoutMs: 10_000,
 		});
-		return new Destination(kvcr, source);
+		return new Destination(kvcr, source, agent.name);
+	}
+
+	/** Where answers reach it. */
+	get endpoint(): string {
+		return this.#kvcr.endpoint ?? "";
 	}
 
 	/** Follows hints one after the other. */

@@ -1,14 +1,22 @@
 /** The hostile peer of the flood bench: told a target and a kind, it sends as fast as it can until told to stop. */
 import { connect } from "@nats-io/transport-node";
 import { Push } from "zeromq";
-import { type FloodKind, floodMessages } from "./messages.js";
+import { Destination } from "./destination.js";
+import { type FloodKind, floodMessages, type Identity } from "./messages.js";
 import type { Place } from "./shared.js";
 
 /** What the bench tells it. */
 export type Order =
 	| { readonly flood: string; readonly kind: FloodKind }
+	/** Become a peer of this source, and flood as such from now on. */
+	| { readonly join: string }
 	| "pause"
 	| "stop";
+
+type FloodOrder = Extract<Order, { readonly flood: string }>;
+
+/** Its name among the peers. */
+const NAME = "mallory";
 
 const place = JSON.parse(process.argv[2] ?? "{}") as Place;
 const connection =
@@ -17,12 +25,23 @@ let flooding = false;
 let sent = 0;
 /** Ends the flood's socket, where there is one: a send that waits for its peer would wait for ever. */
 let hangUp = () => {};
+/** While it is a peer. */
+let member: Destination | undefined;
 
-process.on("message", (order: Order) => {
+process.on("message", async (order: Order) => {
+	if (typeof order === "object" && "join" in order) {
+		member = await Destination.start(place, order.join, NAME);
+		const { failed } = await member.place(1);
+		process.send?.({ joined: failed === 0 });
+		return;
+	}
 	flooding = false;
 	hangUp();
 	if (order === "pause") process.send?.({ sent });
-	if (order === "stop") process.disconnect();
+	if (order === "stop") {
+		await member?.close();
+		process.disconnect();
+	}
 	if (typeof order === "string") return;
 	sent = 0;
 	flooding = true;
@@ -36,8 +55,14 @@ process.on("disconnect", () => {
 });
 process.send?.("ready");
 
-async function overZmq({ flood, kind }: Exclude<Order, string>): Promise<void> {
-	const messages = floodMessages(kind, flood, "tcp://127.0.0.1:1");
+function identity(elsewhere: string): Identity {
+	return member === undefined
+		? { replyTo: elsewhere }
+		: { peer: member.identity, replyTo: member.endpoint };
+}
+
+async function overZmq({ flood, kind }: FloodOrder): Promise<void> {
+	const messages = floodMessages(kind, flood, identity("tcp://127.0.0.1:1"));
 	const push = new Push({ linger: 0 });
 	push.connect(flood);
 	hangUp = () => push.close();
@@ -51,12 +76,10 @@ async function overZmq({ flood, kind }: Exclude<Order, string>): Promise<void> {
 	}
 }
 
-async function overNats({
-	flood,
-	kind,
-}: Exclude<Order, string>): Promise<void> {
-	const messages = floodMessages(kind, flood, "nats://kvcr.mallory");
-	const subject = flood.replace("nats://", "");
+async function overNats({ flood, kind }: FloodOrder): Promise<void> {
+	const messages = floodMessages(kind, flood, identity("nats://kvcr.nobody"));
+	const open = flood.replace("nats://", "");
+	const subject = member === undefined ? open : `${open}._from.${NAME}`;
 	while (flooding) {
 		for (let burst = 0; burst < 64; burst += 1)
 			connection?.publish(

@@ -2,9 +2,11 @@
  * Hint to placed while a hostile peer floods the source with control messages at full speed, beside the same without it.
  * To tell the flood from mere load, there is a third measurement: the hostile peer floods somebody else of the same machine.
  *
+ * A stranger is somebody the source never heard of; a peer introduced itself, was served, and then turned hostile.
  * `--rounds` hints are counted for each of the three, in turns of which every one has some of all three.
  *
- * Run: `npm run bench -- flood [--channel zmq|nats] [--kind valid|random|mixed] [--rounds N] [--json FILE]`
+ * Run: `npm run bench -- flood [--channel zmq|nats] [--kind valid|random|mixed] [--as stranger|peer] [--rounds N]
+ * [--json FILE]`
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -35,6 +37,7 @@ const { values } = parseArgs({
 	options: {
 		channel: { type: "string" },
 		kind: { type: "string", default: "mixed" },
+		as: { type: "string", default: "stranger" },
 		rounds: { type: "string", default: "2500" },
 		json: { type: "string" },
 	},
@@ -62,7 +65,10 @@ for (const channel of channels) {
 	}
 }
 const judged = figures.map(judge);
-printFigures(`hint to placed under a flood (${values.kind})`, judged);
+printFigures(
+	`hint to placed under a flood (${values.kind}, of a ${values.as})`,
+	judged,
+);
 if (values.json !== undefined) writeFigures(values.json, judged);
 clearTimeout(limit);
 
@@ -80,6 +86,7 @@ async function measure(place: Place): Promise<void> {
 			once(hostile, "message"),
 		])) as [[{ endpoint: string }], [{ endpoint: string }], unknown];
 		const destination = await Destination.start(place, endpoint);
+		if (values.as === "peer") await ask(hostile, { join: endpoint });
 		await destination.place(WARM_UP);
 		const quiet: number[] = [];
 		const elsewhere: number[] = [];
@@ -87,11 +94,13 @@ async function measure(place: Place): Promise<void> {
 		let failed = 0;
 		let sent = 0;
 		for (let turn = 0; turn < TURNS; turn += 1) {
+			await ask(source, "calm");
 			quiet.push(...(await destination.place(rounds)).ms);
 			hostile.send({ flood: aside, kind: values.kind });
 			await pause();
 			elsewhere.push(...(await destination.place(rounds)).ms);
 			await ask(hostile, "pause");
+			await ask(source, "calm");
 			hostile.send({ flood: endpoint, kind: values.kind });
 			await pause();
 			const under = await destination.place(rounds);
@@ -178,7 +187,10 @@ function start(name: string, place: Place): ChildProcess {
 	return fork(program, [JSON.stringify(place)]);
 }
 
-async function ask(child: ChildProcess, message: string): Promise<unknown> {
+async function ask(
+	child: ChildProcess,
+	message: string | { readonly join: string },
+): Promise<unknown> {
 	const answered = once(child, "message");
 	child.send(message);
 	const [answer] = await answered;

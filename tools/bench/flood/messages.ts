@@ -6,16 +6,24 @@ import { hashOf, keyOf, SOURCE_BLOCKS } from "./shared.js";
 /** Kinds of floods. */
 export type FloodKind = "valid" | "random" | "mixed";
 
+/** Whom the messages claim to be from. */
+export interface Identity {
+	/** One that the source knows; default: ever new ones that it does not. */
+	readonly peer?: { readonly agent: string; readonly incarnation: string };
+	/** Endpoint for answers. */
+	readonly replyTo: string;
+}
+
 /** A few hundred different messages of a kind. */
 export function floodMessages(
 	kind: FloodKind,
 	endpoint: string,
-	replyTo: string,
+	identity: Identity,
 ): Uint8Array[] {
 	return Array.from({ length: 256 }, (_, at) => {
 		if (kind === "random" || (kind === "mixed" && at % 2 === 0))
 			return noise(at);
-		return validLooking(at, endpoint, replyTo);
+		return validLooking(at, endpoint, identity);
 	});
 }
 
@@ -29,14 +37,11 @@ function noise(at: number): Uint8Array {
 function validLooking(
 	at: number,
 	endpoint: string,
-	replyTo: string,
+	{ peer, replyTo }: Identity,
 ): Uint8Array {
 	const header = {
-		target_agent: at % 4 === 0 ? "mallory" : `mallory-${at}`,
-		sender_incarnation:
-			at % 4 === 0
-				? "0123456789abcdef0123456789abcdef"
-				: randomBytes(16).toString("hex"),
+		target_agent: peer?.agent ?? `mallory-${at}`,
+		sender_incarnation: peer?.incarnation ?? randomBytes(16).toString("hex"),
 		sender_control_endpoint: replyTo,
 		source_control_endpoint: endpoint,
 	};
@@ -65,7 +70,8 @@ function validLooking(
 				op_handle: BigInt(at),
 				remaining_timeout_ms: 1000,
 				source_incarnation: null,
-				keys: hashes(64).map(keyOf),
+				// Of blocks that are not there: each is looked for, and answered.
+				keys: hashes(64).map((hash) => keyOf(hash + 0x1_0000n)),
 				dst_descriptors: hashes(64).map((_, n) => [
 					{
 						end_point_name: header.target_agent,

@@ -31,7 +31,12 @@ await driver.deposit(
 let stopping = false;
 // The bench is gone without a word.
 process.on("disconnect", () => stopping || process.exit(1));
-process.on("message", async (message: "stop" | "usage") => {
+process.on("message", async (message: "stop" | "usage" | "calm") => {
+	if (message === "calm") {
+		await calm();
+		process.send?.("calm");
+		return;
+	}
 	if (message === "usage") {
 		process.send?.({
 			rss: process.memoryUsage().rss,
@@ -47,3 +52,14 @@ process.on("message", async (message: "stop" | "usage") => {
 	process.disconnect();
 });
 process.send?.({ endpoint: kvcr.endpoint });
+
+/** Resolves when this process has nothing to do any more: what waited of a flood is done. */
+async function calm(): Promise<void> {
+	for (let idle = 0; idle < 2; ) {
+		const before = process.cpuUsage();
+		await new Promise((resolve) => setTimeout(resolve, 50));
+		const { user, system } = process.cpuUsage(before);
+		// Microseconds: a twentieth of the time.
+		idle = user + system < 2_500 ? idle + 1 : 0;
+	}
+}
