@@ -6,7 +6,13 @@ import { PerformanceObserver, performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { keyFromText, keyText, type RouterHash } from "kvcr-core";
 import { ReverseHashMap } from "kvcr-vllm-adapter";
-import { keyAt, lastHash, missingHash, scattered } from "./reverse-map-keys.js";
+import {
+	KEY_BYTES,
+	keyAt,
+	lastHash,
+	missingHash,
+	scattered,
+} from "./reverse-map-keys.js";
 import { best, nsPer } from "./reverse-map-timing.js";
 
 /** Figures of one measurement; nanoseconds per call unless the name says otherwise. */
@@ -16,7 +22,8 @@ export interface MapFigures {
 	statusHit: number;
 	keyHit: number;
 	miss: number;
-	/** Absent for a structure without a batch call. */
+	/** Absent for a structure without batch calls. */
+	batchInsert?: number;
 	batchStatusHit?: number;
 	batchKeyHit?: number;
 	batchMiss?: number;
@@ -49,6 +56,7 @@ export interface Adversity {
 
 interface Subject {
 	insert(key: Uint8Array): void;
+	insertMany?(keys: readonly Uint8Array[]): void;
 	remove(key: Uint8Array): void;
 	status(hash: bigint): boolean;
 	key(hash: bigint): number;
@@ -65,6 +73,7 @@ function reverseHashMap(): Subject {
 	const map = new ReverseHashMap();
 	return {
 		insert: (key) => map.add(key, TIER),
+		insertMany: (keys) => map.addMany(keys, TIER),
 		remove: (key) => map.remove(key, TIER),
 		status: (hash) => map.status(hash as RouterHash) === "unique",
 		key: (hash) => map.lookup(hash as RouterHash).length,
@@ -157,6 +166,27 @@ function lookups(subject: Subject, count: number): Partial<MapFigures> {
 	return figures;
 }
 
+/** Inserts in batches, as events and inventory do. */
+function batchInsert(
+	insertMany: (keys: readonly Uint8Array[]) => void,
+	count: number,
+): number {
+	const keys = Array.from({ length: BATCH }, () => new Uint8Array(KEY_BYTES));
+	const generate = (from: number) => {
+		for (const [i, key] of keys.entries()) key.set(keyAt(from + i));
+	};
+	const generating = best(count, () => {
+		for (let from = 0; from < count; from += BATCH) generate(from);
+	});
+	const inserting = nsPer(count, () => {
+		for (let from = 0; from < count; from += BATCH) {
+			generate(from);
+			insertMany(keys);
+		}
+	});
+	return inserting - generating;
+}
+
 /** Inserts one by one, each timed. Collections and losses of the processor are told apart from the map's own work. */
 async function latencies(subject: Subject, count: number): Promise<Latency> {
 	const collections: { start: number; end: number }[] = [];
@@ -243,9 +273,16 @@ async function measure(
 	const bytesHalf = (memory(subject) - before) / (count - half);
 	subject = make();
 	memory();
+	const { insertMany } = subject;
+	const batched = insertMany && {
+		batchInsert: batchInsert(insertMany, count),
+	};
+	subject = make();
+	memory();
 	const latency = await latencies(subject, count);
 	return {
 		...(found as MapFigures),
+		...batched,
 		insert,
 		remove,
 		bytes,

@@ -99,8 +99,10 @@ function compare(count: number): Figure[] {
 	const base =
 		count <= BASELINE_LIMIT ? worker<MapFigures>("baseline", count) : undefined;
 	const { batchStatusHit = NaN, batchKeyHit = NaN, batchMiss = NaN } = map;
+	const { batchInsert = NaN } = map;
 	return [
 		rate(`${label}: insert`, map.insert, base?.insert, 5, count),
+		rate(`${label}: insert, batch`, batchInsert, base?.insert, 5, count),
 		rate(`${label}: remove`, map.remove, base?.remove, 3, count),
 		rate(`${label}: hit, status`, map.statusHit, base?.statusHit, 6, count),
 		rate(
