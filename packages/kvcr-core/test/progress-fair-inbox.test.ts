@@ -130,16 +130,17 @@ describe("the inbox", () => {
 		}
 	});
 
-	it("gives half as much to a peer beside others, and a quarter as much to strangers", () => {
-		for (const [sender, share] of [
-			[OTHER, 0.25],
-			["3".repeat(32), 0.05],
+	it("gives less to a peer beside others, to one that sent too much, and to strangers", () => {
+		for (const [sender, waiting, share] of [
+			[OTHER, 1_000, 0.25],
+			[OTHER, 1_100, 0.05],
+			["3".repeat(32), 1_000, 0.05],
 		] as const) {
 			const { inbox, senders, clock, state, turn } = rig();
 			inbox.met(HONEST);
 			inbox.met(OTHER);
 			inbox.receive(message(HONEST));
-			for (let n = 0; n < 1_000; n += 1) inbox.receive(message(sender, n));
+			for (let n = 0; n < waiting; n += 1) inbox.receive(message(sender, n));
 			const startedAt = clock.now();
 			const before = senders().length;
 			while (clock.now() - startedAt < 2_000) {
@@ -155,6 +156,26 @@ describe("the inbox", () => {
 			expect(served).toBeGreaterThan(2_000 * share * 0.9);
 			expect(served).toBeLessThan(2_000 * share * 1.1 + 25);
 		}
+	});
+
+	it("forgives a peer that sent too much as soon as nothing of it waits any more", () => {
+		const { inbox, senders, clock, state, turn } = rig(0.1);
+		inbox.met(HONEST);
+		inbox.met(OTHER);
+		for (let n = 0; n < 2_000; n += 1) inbox.receive(message(OTHER, n));
+		while (turn());
+		const before = senders().length;
+		for (let n = 0; n < 1_000; n += 1) inbox.receive(message(OTHER, n));
+		for (let ms = 0; ms < 400; ms += 1) {
+			state.costMs = 0;
+			inbox.receive(message(HONEST));
+			state.costMs = 0.1;
+			turn();
+			clock.advance(1);
+		}
+		// A tenth of a millisecond each, 100 in all: a flood would have had 20 at once, and a twentieth of the time.
+		const served = senders().slice(before);
+		expect(served.filter((one) => one === OTHER)).toHaveLength(1_000);
 	});
 
 	it("gives a peer its full share again when the others have been silent for a while", () => {

@@ -15,11 +15,11 @@ import type { Clock, Incarnation, Timer } from "../ports/index.js";
 const TURN_MS = 0.5;
 
 /**
- * Share of time that one lane may use in the long run, alone and beside other peers, and what it may use at once, in
- * milliseconds.
+ * Share of time that one lane may use in the long run: alone, beside other peers, and beside them after it has
+ * overflowed; and what it may use at once, in milliseconds.
  */
-const PEER_SHARE = { alone: 0.5, beside: 0.25, burstMs: 20 } as const;
-const STRANGERS_SHARE = { alone: 0.2, beside: 0.05, burstMs: 2 } as const;
+const PEER_SHARE = { alone: 0.5, beside: 0.25, flood: 0.05, burstMs: 20 };
+const STRANGERS_SHARE = { alone: 0.2, beside: 0.05, flood: 0.05, burstMs: 2 };
 
 /** A peer that was served within this time is there, in milliseconds. */
 const PRESENT_MS = 100;
@@ -54,18 +54,17 @@ export interface FairInboxOptions {
 
 /** What one sender, or all strangers, used of their time. */
 class Allowance {
-	readonly #share: typeof PEER_SHARE | typeof STRANGERS_SHARE;
+	readonly #share: typeof PEER_SHARE;
 	#debtMs = 0;
 	#at = 0;
 
-	constructor(share: typeof PEER_SHARE | typeof STRANGERS_SHARE) {
+	constructor(share: typeof PEER_SHARE) {
 		this.#share = share;
 	}
 
-	/** Milliseconds until it may be served; 0: now. `beside`: other peers are there. */
-	waitMs(now: number, beside: boolean): number {
-		const { burstMs } = this.#share;
-		const rate = beside ? this.#share.beside : this.#share.alone;
+	/** Milliseconds until it may be served; 0: now. */
+	waitMs(now: number, when: "alone" | "beside" | "flood"): number {
+		const { burstMs, [when]: rate } = this.#share;
 		this.#debtMs = Math.max(0, this.#debtMs - (now - this.#at) * rate);
 		this.#at = now;
 		return Math.max(0, this.#debtMs - burstMs) / rate;
@@ -88,6 +87,8 @@ interface Lane {
 	/** Messages before this one are gone. */
 	head: number;
 	bytes: number;
+	/** It was full once. It counts as a flood until it is empty. */
+	overflowed: boolean;
 }
 
 /** The lane of those that nobody knows. */
@@ -174,8 +175,10 @@ export class FairInbox {
 	#waitMs(name: string, now: number): number {
 		const [last, other] = this.#served;
 		const rival = last.name === name ? other : last;
-		const beside = now - rival.at < PRESENT_MS;
-		return this.#allowance(name).waitMs(now, beside);
+		const allowance = this.#allowance(name);
+		if (now - rival.at >= PRESENT_MS) return allowance.waitMs(now, "alone");
+		const flood = this.#lanes.get(name)?.overflowed === true;
+		return allowance.waitMs(now, flood ? "flood" : "beside");
 	}
 
 	#handle(name: string, bytes: Uint8Array): void {
@@ -198,13 +201,15 @@ export class FairInbox {
 		if (this.#waitingBytes + size > ALL_BYTES) return false;
 		let lane = this.#lanes.get(name);
 		if (lane === undefined) {
-			lane = { messages: [], head: 0, bytes: 0 };
+			lane = { messages: [], head: 0, bytes: 0, overflowed: false };
 			this.#lanes.set(name, lane);
 		} else if (
 			lane.messages.length - lane.head >= LANE_MESSAGES ||
 			lane.bytes + size > LANE_BYTES
-		)
+		) {
+			lane.overflowed = true;
 			return false;
+		}
 		lane.messages.push(bytes);
 		lane.bytes += size;
 		this.#waitingBytes += size;
