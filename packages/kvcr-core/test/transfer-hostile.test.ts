@@ -1,13 +1,15 @@
+import { randomInt } from "node:crypto";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { type Incarnation, keyText, type OpHandle } from "../src/index.js";
 import {
 	type ControlMessage,
+	decodeControlMessage,
 	encodeControlMessage,
 	encodeWriteDone,
 	type PeerMetadata,
 } from "../src/protocol/index.js";
-import { EndedWrites } from "../src/transfer/ended-writes.js";
+import { EndedWrites, WriteName } from "../src/transfer/ended-writes.js";
 import { FenceTable } from "../src/transfer/fences.js";
 import {
 	Cluster,
@@ -236,6 +238,7 @@ describe("hostile control messages", () => {
 		const before = leftovers(source);
 		const framework = memoryOf(target);
 		const samples = wire.log.map((seen) => seen.bytes);
+		const seed = randomInt(0x7fff_ffff);
 		fc.assert(
 			fc.property(
 				fc.oneof(
@@ -255,17 +258,19 @@ describe("hostile control messages", () => {
 						}),
 				),
 				(bytes) => {
+					if (asksInName(bytes, target.kvcr.incarnation)) return;
 					wire.send("source", bytes);
 					wire.send("target", bytes);
 					cluster.clock.advance(0);
 				},
 			),
-			{ numRuns: 3_000 },
+			{ numRuns: 3_000, seed },
 		);
 		cluster.run(5_000, 100);
-		expect(source.parts?.health.failure).toBeUndefined();
-		expect(leftovers(source)).toEqual(before);
-		expect(memoryOf(target).equals(framework)).toBe(true);
+		const replay = `seed ${seed}`;
+		expect(source.parts?.health.failure, replay).toBeUndefined();
+		expect(leftovers(source), replay).toEqual(before);
+		expect(memoryOf(target).equals(framework), replay).toBe(true);
 	});
 
 	it("leave memory flat, however many agents and incarnations they invent", () => {
@@ -441,11 +446,8 @@ describe("control messages that are lost, doubled, delayed and reordered", () =>
 
 describe("what a source remembers of operations that are over", () => {
 	const incarnation = "cd".repeat(16) as Incarnation;
-	const name = (handle: bigint) => ({
-		agentName: "agent",
-		incarnation,
-		opHandle: handle as OpHandle,
-	});
+	const name = (handle: bigint) =>
+		new WriteName("agent", incarnation, handle as OpHandle);
 
 	it("is bounded, and refuses every copy for ever: exactly while it is recent, by a fence when it is old", () => {
 		const fences = new FenceTable(8);
@@ -484,6 +486,23 @@ describe("what a source remembers of operations that are over", () => {
 		expect(fences.isFenced("d", incarnation, 5n as OpHandle)).toBe(false);
 	});
 });
+
+/**
+ * Whether changed bytes still make a request of this instance, about other memory perhaps: a source serves it as one, since
+ * who takes part in the control plane is trusted to speak for itself.
+ */
+function asksInName(bytes: Uint8Array, incarnation: Incarnation): boolean {
+	try {
+		const message = decodeControlMessage(bytes);
+		return (
+			(message?.type === "start_write" ||
+				message?.type === "target_metadata") &&
+			message.header.senderIncarnation === incarnation
+		);
+	} catch {
+		return false;
+	}
+}
 
 function contentOf(one: Uint8Array): Buffer {
 	const bytes = Buffer.alloc(SLOT);

@@ -12,17 +12,29 @@ import type { FenceTable } from "./fences.js";
 const DEFAULT_LIMIT = 16_384;
 
 /** What tells an operation from every other. */
-export interface WriteName {
+export class WriteName {
 	readonly agentName: string;
 	readonly incarnation: Incarnation;
 	readonly opHandle: OpHandle;
+	/** All of it, to look it up by. */
+	readonly text: string;
+
+	constructor(agentName: string, incarnation: Incarnation, opHandle: OpHandle) {
+		this.agentName = agentName;
+		this.incarnation = incarnation;
+		this.opHandle = opHandle;
+		this.text = `${opHandle}:${incarnation}:${agentName}`;
+	}
 }
 
 export class EndedWrites {
 	readonly #fences: FenceTable;
 	readonly #limit: number;
-	/** In order of their end. */
-	readonly #ended = new Map<string, WriteName>();
+	readonly #ended = new Set<string>();
+	/** The same in order of their end, around a ring. (The first of a large set is found slowly once many have come and gone.) */
+	readonly #order: WriteName[] = [];
+	/** The oldest, once the ring is full. */
+	#at = 0;
 
 	/** @param fences Takes over what is forgotten here. */
 	constructor(fences: FenceTable, limit = DEFAULT_LIMIT) {
@@ -32,22 +44,18 @@ export class EndedWrites {
 
 	/** An operation is over, or will never begin. */
 	add(name: WriteName): void {
-		this.#ended.set(writeKey(name), name);
-		if (this.#ended.size <= this.#limit) return;
-		const [oldest] = this.#ended;
+		if (this.#ended.has(name.text)) return;
+		this.#ended.add(name.text);
+		const oldest = this.#order[this.#at];
+		this.#order[this.#at] = name;
+		this.#at = (this.#at + 1) % this.#limit;
 		if (oldest === undefined) return;
-		const [key, { agentName, incarnation, opHandle }] = oldest;
-		this.#ended.delete(key);
-		this.#fences.fence(agentName, incarnation, opHandle);
+		this.#ended.delete(oldest.text);
+		this.#fences.fence(oldest.agentName, oldest.incarnation, oldest.opHandle);
 	}
 
 	/** True for an operation that is known to be over. */
 	has(name: WriteName): boolean {
-		return this.#ended.has(writeKey(name));
+		return this.#ended.has(name.text);
 	}
-}
-
-/** The name as text. */
-export function writeKey(name: WriteName): string {
-	return `${name.opHandle}:${name.incarnation}:${name.agentName}`;
 }

@@ -28,7 +28,7 @@ import type {
 import { encodeWriteDone } from "../protocol/index.js";
 import type { Telemetry } from "../telemetry/telemetry.js";
 import type { ControlLink } from "./control-link.js";
-import { EndedWrites, type WriteName, writeKey } from "./ended-writes.js";
+import { EndedWrites, WriteName } from "./ended-writes.js";
 import type { FenceTable } from "./fences.js";
 import { TransferError } from "./reports.js";
 import type { Route, RouteTable } from "./routes.js";
@@ -128,11 +128,7 @@ export class ServeEngine {
 		const { targetAgent, senderIncarnation, opHandle } = error;
 		const { senderControlEndpoint, sourceControlEndpoint } = error;
 		if (targetAgent === undefined || senderIncarnation === undefined) return;
-		const name = {
-			agentName: targetAgent,
-			incarnation: senderIncarnation,
-			opHandle,
-		};
+		const name = new WriteName(targetAgent, senderIncarnation, opHandle);
 		if (this.#isKnown(name)) return;
 		const header = {
 			...(senderControlEndpoint !== undefined && { senderControlEndpoint }),
@@ -149,7 +145,7 @@ export class ServeEngine {
 		const meant =
 			sourceIncarnation === undefined || sourceIncarnation === incarnation;
 		const job = meant
-			? this.#jobs.get(writeKey(writeName(header, opHandle)))
+			? this.#jobs.get(writeName(header, opHandle).text)
 			: undefined;
 		if (meant)
 			fences.fence(header.targetAgent, header.senderIncarnation, opHandle);
@@ -212,7 +208,7 @@ export class ServeEngine {
 
 	/** True for an operation under way, and for one that is over. */
 	#isKnown(name: WriteName): boolean {
-		return this.#jobs.has(writeKey(name)) || this.#ended.has(name);
+		return this.#jobs.has(name.text) || this.#ended.has(name);
 	}
 
 	/** Says that an operation never will be submitted, and keeps to it. */
@@ -298,7 +294,7 @@ export class ServeEngine {
 			(settled) => this.#write(settled),
 		);
 		route.users += 1;
-		this.#jobs.set(writeKey(name), job);
+		this.#jobs.set(name.text, job);
 		job.timer = clock.schedule(remaining, () => this.#expire(job));
 		if (!this.#o.lock.held && this.#o.memory.claim(job)) this.#write(job);
 		else this.#askOwner(job);
@@ -420,7 +416,7 @@ export class ServeEngine {
 		job.enter("finished");
 		job.timer?.cancel();
 		job.timer = undefined;
-		this.#jobs.delete(writeKey(job.request.name));
+		this.#jobs.delete(job.request.name.text);
 		this.#forOwner.delete(job);
 		this.#ended.add(job.request.name);
 		job.request.route.users -= 1;
@@ -456,9 +452,5 @@ function writeName(
 	header: MessageHeader,
 	opHandle: StartWriteMessage["opHandle"],
 ): WriteName {
-	return {
-		agentName: header.targetAgent,
-		incarnation: header.senderIncarnation,
-		opHandle,
-	};
+	return new WriteName(header.targetAgent, header.senderIncarnation, opHandle);
 }
