@@ -27,6 +27,7 @@ import { AgentPump } from "./progress/agent-pump.js";
 import { ControlInbox } from "./progress/control-inbox.js";
 import { FairInbox } from "./progress/fair-inbox.js";
 import { Health, ProgressFailedError } from "./progress/health.js";
+import { HotWait } from "./progress/hot-wait.js";
 import { noChannel } from "./progress/no-channel.js";
 import { OwnerQueue } from "./progress/owner-queue.js";
 import { StallMonitor } from "./progress/stall-monitor.js";
@@ -152,7 +153,17 @@ export function wire(
 			telemetry.logger.error({ error }, error.message);
 		else telemetry.logger.info({ error }, error.message);
 	};
-	const link = new ControlLink(channel, agent.name, incarnation, telemetry);
+	const hotWait: HotWait = new HotWait({
+		windowMs: settings.hotWaitMs,
+		waiting: (): boolean => resolver.inFlight > 0 || pulls.size > 0,
+	});
+	const link = new ControlLink(
+		channel,
+		agent.name,
+		incarnation,
+		telemetry,
+		hotWait,
+	);
 	const stall = new StallMonitor(
 		clock,
 		settings.operationTimeoutMs,

@@ -26,9 +26,9 @@ export type HintScope = "request" | "independent";
 /** One `kv.fetch` action. */
 export interface FetchAction {
 	/** As the router named it; for logs. */
-	readonly actionId?: string;
+	readonly actionId?: string | undefined;
 	/** Control endpoint of the peer that has the blocks. Absent: local tiers only (request scope). */
-	readonly source?: string;
+	readonly source?: string | undefined;
 	/** Each hash once, in order of first appearance. */
 	readonly hashes: readonly RouterHash[];
 	/** `"move"` lets the source drop its copy afterwards. */
@@ -60,6 +60,9 @@ export interface HintEnvelope {
 	/** Versions other than those understood, in order; empty as a rule. */
 	readonly versionMismatches: readonly VersionMismatch[];
 }
+
+const SCOPES: readonly HintScope[] = ["request", "independent"];
+const MODES: readonly TransferMode[] = ["copy", "move"];
 
 /** What the reader must know about how the envelope was submitted. */
 export interface HintContext {
@@ -98,7 +101,7 @@ export function startsPlacement(
 }
 
 function parseText(input: string | Uint8Array): unknown {
-	const bytes = typeof input === "string" ? Buffer.from(input) : input;
+	const bytes = typeof input === "string" ? bytesOf(input) : input;
 	if (bytes.byteLength > MAX_HINT_BYTES)
 		throw new InvalidHintError(
 			"envelope",
@@ -119,6 +122,17 @@ function parseText(input: string | Uint8Array): unknown {
 			{ cause: error },
 		);
 	}
+}
+
+/** Room for the text at hand: most hints are short, and reading one is over before the next begins. */
+const scratch = Buffer.allocUnsafeSlow(16 << 10);
+
+/** Text as UTF-8, valid until the next call. */
+function bytesOf(text: string): Uint8Array {
+	// UTF-8 takes at most three bytes per UTF-16 unit.
+	return text.length * 3 <= scratch.length
+		? scratch.subarray(0, scratch.write(text))
+		: Buffer.from(text);
 }
 
 function readEnvelope(value: unknown, context: HintContext): HintEnvelope {
@@ -179,12 +193,7 @@ function readFetch(
 	const actionId = readId(own(entry, "action_id"), `${path}.action_id`);
 	const at = `${path}.payload`;
 	const payload = readObject(own(entry, "payload"), at);
-	const scope = readChoice(
-		own(payload, "scope"),
-		`${at}.scope`,
-		["request", "independent"],
-		"request",
-	);
+	const scope = readChoice(payload, at, "scope", SCOPES, "request");
 	const source = own(payload, "source_control_endpoint") ?? undefined;
 	if (source === undefined) {
 		if (scope === "independent" || context.requestId === undefined)
@@ -206,21 +215,12 @@ function readFetch(
 			`a non-empty string of at most ${MAX_HINT_STRING} characters`,
 		);
 	return {
-		...(actionId === undefined ? {} : { actionId }),
-		...(source === undefined ? {} : { source }),
-		mode: readChoice(
-			own(payload, "mode"),
-			`${at}.mode`,
-			["copy", "move"],
-			"copy",
-		),
+		actionId,
+		source,
+		mode: readChoice(payload, at, "mode", MODES, "copy"),
 		scope,
-		allowFramework: readFlag(
-			own(payload, "allow_framework"),
-			`${at}.allow_framework`,
-			true,
-		),
-		noRetain: readFlag(own(payload, "no_retain"), `${at}.no_retain`, false),
+		allowFramework: readFlag(payload, at, "allow_framework", true),
+		noRetain: readFlag(payload, at, "no_retain", false),
 		hashes: readHashes(
 			own(payload, "block_hashes"),
 			`${at}.block_hashes`,
@@ -293,25 +293,33 @@ function readId(value: unknown, path: string): string | undefined {
 }
 
 function readChoice<T extends string>(
-	value: unknown,
+	object: object,
 	path: string,
+	field: string,
 	choices: readonly T[],
 	whenAbsent: T,
 ): T {
+	const value = own(object, field);
 	if (value === undefined) return whenAbsent;
 	const choice = choices.find((entry) => entry === value);
 	if (choice === undefined)
 		throw new InvalidHintError(
-			path,
+			`${path}.${field}`,
 			value,
 			choices.map(showValue).join(" or "),
 		);
 	return choice;
 }
 
-function readFlag(value: unknown, path: string, whenAbsent: boolean): boolean {
+function readFlag(
+	object: object,
+	path: string,
+	field: string,
+	whenAbsent: boolean,
+): boolean {
+	const value = own(object, field);
 	if (value === undefined) return whenAbsent;
 	if (typeof value !== "boolean")
-		throw new InvalidHintError(path, value, "a boolean");
+		throw new InvalidHintError(`${path}.${field}`, value, "a boolean");
 	return value;
 }

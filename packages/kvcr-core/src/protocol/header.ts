@@ -14,9 +14,9 @@ export interface MessageHeader {
 	 * Where replies go (wire field `sender_control_endpoint`). A reply echoes the endpoint that the asker used here instead:
 	 * that is how an asker recognizes an alias.
 	 */
-	readonly senderControlEndpoint?: string;
+	readonly senderControlEndpoint?: string | undefined;
 	/** The endpoint this message was sent to, as its sender knows it (wire field `source_control_endpoint`). */
-	readonly sourceControlEndpoint?: string;
+	readonly sourceControlEndpoint?: string | undefined;
 }
 
 /** Reads the header fields of a decoded message. */
@@ -35,8 +35,8 @@ export function readHeader(fields: Record<string, unknown>): MessageHeader {
 			fields.sender_incarnation,
 			"sender_incarnation",
 		),
-		...(sender === undefined ? {} : { senderControlEndpoint: sender }),
-		...(source === undefined ? {} : { sourceControlEndpoint: source }),
+		senderControlEndpoint: sender,
+		sourceControlEndpoint: source,
 	};
 }
 

@@ -51,12 +51,19 @@ export interface TransferEvent {
 	readonly peer: string;
 }
 
+/** One series of a counter. */
+interface Counter {
+	readonly name: CounterName;
+	readonly labels: Readonly<Record<string, string>>;
+	value: number;
+}
+
 /** Counts, logs and publishes. */
 export class Telemetry {
 	/** The logger it was given, which cannot throw here. */
 	readonly logger: Logger;
 	readonly #stats: TelemetryStats | undefined;
-	readonly #counters = new Map<string, number>();
+	readonly #counters = new Map<string, Counter>();
 	readonly #warned = new Set<string>();
 	readonly #hints = channel(HINT_OUTCOME_CHANNEL);
 	readonly #transfers = channel(TRANSFER_CHANNEL);
@@ -86,9 +93,15 @@ export class Telemetry {
 		labels: Readonly<Record<string, string>> = {},
 		by = 1,
 	): void {
-		const series = seriesName(name, labels);
-		this.#counters.set(series, (this.#counters.get(series) ?? 0) + by);
-		this.#guard(() => this.#stats?.increaseCounter(name, by, labels));
+		// The order of labels is that of the calls in this project, which is fixed.
+		let series: string = name;
+		for (const label in labels) series += `,${labels[label]}`;
+		const counter = this.#counters.get(series);
+		if (counter !== undefined) counter.value += by;
+		else this.#counters.set(series, { name, labels, value: by });
+		const stats = this.#stats;
+		if (stats !== undefined)
+			this.#guard(() => stats.increaseCounter(name, by, labels));
 	}
 
 	/** Records a duration in milliseconds; reported in seconds. */
@@ -97,12 +110,17 @@ export class Telemetry {
 		ms: number,
 		labels: Readonly<Record<string, string>>,
 	): void {
-		this.#guard(() => this.#stats?.observeHistogram(name, ms / 1000, labels));
+		const stats = this.#stats;
+		if (stats !== undefined)
+			this.#guard(() => stats.observeHistogram(name, ms / 1000, labels));
 	}
 
 	/** All counters so far, as `name{label="value"}` → value. */
 	counters(): Readonly<Record<string, number>> {
-		return Object.fromEntries(this.#counters);
+		const counters: Record<string, number> = {};
+		for (const { name, labels, value } of this.#counters.values())
+			counters[seriesName(name, labels)] = value;
+		return counters;
 	}
 
 	/** Warns once per kind for the life of the instance; later occurrences are logged at debug level. */

@@ -1,6 +1,7 @@
 /** Outgoing control messages: adds the header every message carries, encodes, sends, counts. */
 import type { ControlChannel, Incarnation } from "../ports/index.js";
-import type { ControlMessage } from "../protocol/index.js";
+import type { HotWait } from "../progress/hot-wait.js";
+import type { ControlMessage, MessageHeader } from "../protocol/index.js";
 import { encodeControlMessage } from "../protocol/index.js";
 import type { Telemetry } from "../telemetry/telemetry.js";
 
@@ -15,13 +16,16 @@ export class ControlLink {
 	readonly #agentName: string;
 	readonly #incarnation: Incarnation;
 	readonly #telemetry: Telemetry;
+	readonly #hotWait: HotWait;
 
 	constructor(
 		channel: ControlChannel,
 		agentName: string,
 		incarnation: Incarnation,
 		telemetry: Telemetry,
+		hotWait: HotWait,
 	) {
+		this.#hotWait = hotWait;
 		this.#channel = channel;
 		this.#agentName = agentName;
 		this.#incarnation = incarnation;
@@ -30,7 +34,10 @@ export class ControlLink {
 
 	/** Sends a request; replies come to the channel's own endpoint. False: not accepted. */
 	request(endpoint: string, body: MessageBody): boolean {
-		return this.#send(endpoint, body, this.#channel.endpoint, endpoint);
+		const own = this.#channel.endpoint;
+		const accepted = this.#send(endpoint, body, own, endpoint);
+		if (accepted) this.#hotWait.expect();
+		return accepted;
 	}
 
 	/**
@@ -57,11 +64,11 @@ export class ControlLink {
 		own: string | undefined,
 		asked: string | undefined,
 	): boolean {
-		const header = {
+		const header: MessageHeader = {
 			targetAgent: this.#agentName,
 			senderIncarnation: this.#incarnation,
-			...(own !== undefined && { senderControlEndpoint: own }),
-			...(asked !== undefined && { sourceControlEndpoint: asked }),
+			senderControlEndpoint: own,
+			sourceControlEndpoint: asked,
 		};
 		let accepted: boolean;
 		try {

@@ -21,7 +21,7 @@ import {
 	type PullRequest,
 } from "./pull.js";
 import { TransferError } from "./reports.js";
-import type { SourceDirectory } from "./sources.js";
+import type { SourceDirectory, SourceWaiter } from "./sources.js";
 
 /** Attempts of one pull: the first, and one more after a refusal. */
 const MAX_ATTEMPTS = 2;
@@ -233,18 +233,12 @@ export class PullEngine {
 			);
 	}
 
-	#waiterOf(pull: Pull): { sourceKnown(incarnation: Incarnation): void } {
-		const waiter = {
-			sourceKnown: (incarnation: Incarnation) =>
-				this.#request(pull, incarnation),
+	#waiterOf(pull: Pull): SourceWaiter {
+		pull.waiter = {
+			sourceKnown: (incarnation) => this.#request(pull, incarnation),
 		};
-		this.#waiters.set(pull, waiter);
-		return waiter;
+		return pull.waiter;
 	}
-	readonly #waiters = new WeakMap<
-		Pull,
-		{ sourceKnown(incarnation: Incarnation): void }
-	>();
 
 	#request(pull: Pull, incarnation: Incarnation): void {
 		if (pull.state !== "connecting") return;
@@ -386,7 +380,7 @@ export class PullEngine {
 		this.#unwatch(pull);
 		this.#forgetHandle(pull);
 		this.#pulls.delete(pull);
-		const waiter = this.#waiters.get(pull);
+		const { waiter } = pull;
 		if (waiter !== undefined) sources.forgetWaiter(pull.request.source, waiter);
 		const total = pull.request.keys.length;
 		const result =

@@ -19,6 +19,7 @@ import type {
 } from "../ports/index.js";
 import { KvcrError } from "../ports/index.js";
 import type { TransferElement, WriteDone } from "../protocol/index.js";
+import type { SourceWaiter } from "./sources.js";
 
 /** States of a pull. */
 export type PullState =
@@ -95,6 +96,8 @@ export class Pull {
 	cause: PullFailure = "transfer_failed";
 	timer: Timer | undefined;
 	expectation: TrafficExpectation | undefined;
+	/** What the source directory tells when the source is known. */
+	waiter: SourceWaiter | undefined;
 	/** Probes sent so far. */
 	probes = 0;
 	#state: PullState = "connecting";
