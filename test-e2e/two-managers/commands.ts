@@ -1,8 +1,11 @@
 /** What a test asks of a manager process, and what comes back. Travels by structured clone. */
 import type { HintOutcomeReport } from "kvcr-core";
 import type { VllmKvcrTierStats } from "kvcr-vllm-adapter";
+import type { PublisherStats } from "kvcr-vllm-adapter/events";
 import type { WorkerReport } from "../../tools/compose/inventory.js";
 import type { AgentKind } from "../harness/commands.js";
+import type { EventEncoding } from "./engine/event-encoding.js";
+import type { BatchFate } from "./engine/event-publisher.js";
 import type { HashBytes } from "./engine/hashing.js";
 import type { EngineRequest, RequestReport } from "./engine/requests.js";
 
@@ -16,6 +19,11 @@ export interface ManagerOptions {
 	readonly groups?: number;
 	/** KV cache events; default true. */
 	readonly events?: boolean;
+	/**
+	 * Publishes events over ZeroMQ, the engine's and the tier's, and feeds the reverse map from there alone. Default: they are
+	 * not published, and the tier's inventory feeds the map.
+	 */
+	readonly eventStream?: EventEncoding;
 	/** Blocks of the primary tier; default 32. */
 	readonly primaryBlocks?: number;
 	/** Blocks of managed memory; default 32. */
@@ -49,6 +57,10 @@ export interface Commands {
 	report: { args: []; result: WorkerReport };
 	/** Waits until this many outcomes of independent hints have come since the start, and gives all of them. */
 	outcomes: { args: [number]; result: HintOutcomeReport[] };
+	/** What becomes of the batches of events from now on. */
+	events: { args: [BatchFate]; result: undefined };
+	/** Counters of the event intake. */
+	intake: { args: []; result: PublisherStats };
 	/** Forgets the prefix cache of the primary tier. */
 	reset: { args: []; result: undefined };
 	/** Stops or resumes the engine's steps. */

@@ -17,6 +17,7 @@ import type {
 } from "./commands.js";
 import { EngineSimulator } from "./engine/engine.js";
 import { PrimaryTier } from "./engine/primary-tier.js";
+import { EventFedMap, EventStream } from "./event-stream.js";
 
 /** Between two steps, in milliseconds. */
 const STEP_MS = 1;
@@ -74,6 +75,7 @@ async function start(settings: ManagerOptions): Promise<Handlers> {
 		primary: primaryRegion,
 		managedBlocks,
 		kvEvents: { enableKvCacheEvents: events, selfDescribingKvEvents: events },
+		...(settings.eventStream !== undefined && { map: new EventFedMap() }),
 		operationTimeoutMs,
 		abandonTimeoutMs: 2 * operationTimeoutMs,
 		logger: silentLogger,
@@ -89,11 +91,22 @@ async function start(settings: ManagerOptions): Promise<Handlers> {
 		groups,
 		blockBytes: BLOCK_BYTES,
 	});
+	const stream =
+		settings.eventStream !== undefined && tier.adapter.map !== undefined
+			? await EventStream.start(tier.adapter.map, settings.eventStream)
+			: undefined;
+	let published = 0;
+	const publish = (): void => {
+		if (engine.events.length > published)
+			stream?.publish(engine.events.slice(published));
+		published = engine.events.length;
+	};
 	let stepping = true;
 	let timer: NodeJS.Timeout | undefined;
 	const loop = (): void => {
 		if (!stepping) return;
 		engine.step();
+		publish();
 		timer = setTimeout(loop, STEP_MS);
 	};
 	loop();
@@ -121,8 +134,17 @@ async function start(settings: ManagerOptions): Promise<Handlers> {
 				waiters.add(check);
 				check();
 			}),
+		events(fate) {
+			if (stream !== undefined) stream.fate = fate;
+			return undefined;
+		},
+		intake() {
+			if (stream === undefined) throw new Error("events are not published");
+			return stream.stats();
+		},
 		reset() {
 			engine.reset();
+			publish();
 			return undefined;
 		},
 		step(on) {
@@ -148,6 +170,7 @@ async function start(settings: ManagerOptions): Promise<Handlers> {
 			await tier.shutdown();
 			stepping = false;
 			clearTimeout(timer);
+			await stream?.close();
 			return undefined;
 		},
 	};
