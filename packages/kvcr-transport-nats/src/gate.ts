@@ -10,7 +10,7 @@ import type { LinkSubscription, SubscribeOptions } from "./link-types.js";
 import type { NatsLikeMessage } from "./nats-like.js";
 
 /** Messages, and bytes, that a narrow gate takes at once. Bytes are a goal: the next opening is for fewer messages. */
-const OPENING = { messages: 32, bytes: 256 << 10 } as const;
+const OPENING = { messages: 8, bytes: 64 << 10 } as const;
 
 /** Pause between two openings, in milliseconds. */
 const PAUSE_MS = 10;

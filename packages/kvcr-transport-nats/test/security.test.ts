@@ -124,6 +124,15 @@ describeWithServer("the server configuration of docs/security.md", () => {
 		expect(two.channel.send(one.endpoint, Uint8Array.of(21))).toBe(true);
 		await until("both messages", () => one.got.length + two.got.length === 2);
 		expect([one.got, two.got]).toEqual([[21], [12]]);
+		// A peer that is not there, and one that is older than the subjects of single senders.
+		const older = await raw(as("WORKER_2"));
+		expect(one.channel.send("nats://kvcr.nobody", Uint8Array.of(1))).toBe(true);
+		await two.channel.close();
+		const heard = await tap(older.connection, "kvcr.worker-2");
+		one.channel.send("nats://kvcr.worker-2", Uint8Array.of(13));
+		await until("what came back, repeated", () => heard.length === 1);
+		await older.connection.close();
+		const again = await open("worker-2", as("WORKER_2"));
 
 		const taken: string[] = [];
 		const hints = await listenForHints(one.channel, {
@@ -143,7 +152,7 @@ describeWithServer("the server configuration of docs/security.md", () => {
 		ends.push(() => watch.close());
 		await until("both peers", () => watch.peers().length === 2);
 		expect(router.refusals).toEqual([]);
-		for (const { channel } of [one, two])
+		for (const { channel } of [one, again])
 			expect(channel.stats().permissionViolations).toBe(0);
 	});
 
@@ -190,6 +199,10 @@ describeWithServer("the server configuration of docs/security.md", () => {
 		const two = await raw(as("WORKER_2"));
 		for (const subject of [
 			"kvcr.worker-1",
+			"kvcr.worker-1._from.*",
+			"kvcr.worker-1._from.worker-1",
+			"kvcr.worker-1._from.worker-2",
+			"kvcr.worker-1._sent.>",
 			"kvcr.>",
 			"kvcr.*",
 			">",
@@ -222,6 +235,9 @@ describeWithServer("the server configuration of docs/security.md", () => {
 				"kvcr._presence.ghost",
 				'{"instance":"00000000000000000000000000000000","state":"up","interval_ms":1000}',
 			],
+			["kvcr.worker-1._from.worker-1", "not in that name"],
+			["kvcr.worker-1._from.worker-3", "nor in that"],
+			["kvcr.worker-1._sent.x.1", "and this is the server's"],
 			["kvcr.worker-1.hints", "not for you to send"],
 			["_INBOX.router.x", "nor this"],
 		] as const) {
@@ -330,9 +346,18 @@ describeWithServer("credentials of an operator", () => {
 		);
 		ends.push(() => nats.stop());
 		const permissions = (peer: string) => ({
-			pub: { allow: ["kvcr.*", `kvcr._presence.${peer}`], deny: [] },
+			pub: {
+				allow: [`kvcr.*._from.${peer}`, "kvcr.*", `kvcr._presence.${peer}`],
+				deny: [],
+			},
 			sub: {
-				allow: [`kvcr.${peer}`, `kvcr.${peer}.hints`, "kvcr._presence"],
+				allow: [
+					`kvcr.${peer}._from.*`,
+					`kvcr.${peer}`,
+					`kvcr.${peer}._sent.>`,
+					`kvcr.${peer}.hints`,
+					"kvcr._presence",
+				],
 				deny: [],
 			},
 		});
