@@ -42,20 +42,20 @@ describe("a gate", () => {
 		expect(clock.pending).toBe(0);
 	});
 
-	it("takes 32 messages at a time once narrow, ten milliseconds apart", () => {
+	it("takes 8 messages at a time once narrow, ten milliseconds apart", () => {
 		const { flood, gate, server } = rig();
 		gate.narrow();
 		const taken = flood(1_000, 100);
-		expect(taken).toBeGreaterThan(2_500);
-		expect(taken).toBeLessThanOrEqual(3_200);
-		expect(new Set(server.log.slice(1))).toEqual(new Set(["s 32"]));
+		expect(taken).toBeGreaterThan(700);
+		expect(taken).toBeLessThanOrEqual(800);
+		expect(new Set(server.log.slice(1))).toEqual(new Set(["s 8"]));
 	});
 
 	it("is for fewer messages when they are large", () => {
 		const { flood, gate } = rig();
 		gate.narrow();
-		// 64 KiB each: the first opening has to find out.
-		expect(flood(1_000, 20, 1, 64 << 10)).toBeLessThanOrEqual(32 + 4 * 100);
+		// 16 KiB each: the first opening has to find out.
+		expect(flood(1_000, 20, 1, 16 << 10)).toBeLessThanOrEqual(8 + 4 * 100);
 		expect(flood(1_000, 20, 1, 1 << 20)).toBeLessThanOrEqual(4 + 100);
 	});
 

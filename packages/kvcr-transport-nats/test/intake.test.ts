@@ -124,7 +124,7 @@ describe("the intake", () => {
 			handed += flood("m", 100);
 			clock.advance(1);
 		}
-		expect(handed).toBeLessThanOrEqual(3_200);
+		expect(handed).toBeLessThanOrEqual(800);
 		expect(server.subjects).not.toContain("kvcr.me._from.m");
 	});
 
