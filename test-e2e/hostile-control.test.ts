@@ -14,6 +14,8 @@ import type { Worker } from "./harness/worker-handle.js";
 /** How long random bytes are sent to the port, in milliseconds. */
 const NOISE_MS = 10_000;
 const MESSAGES = 10_000;
+/** Messages sent at once: fewer than may wait. */
+const BATCH = 500;
 /** Memory that may be taken for good: queues and JIT code, not messages. */
 const GROWTH_BYTES = 48 << 20;
 
@@ -85,28 +87,32 @@ async function noise(endpoint: string): Promise<void> {
 	}
 }
 
-/** Messages with the right fields and wrong contents, sent over a real channel. */
+/**
+ * Messages with the right fields and wrong contents, sent over a real channel; no faster than they are read, so that each of
+ * them is looked at, and none is dropped for being part of a flood.
+ */
 async function lookAlikes(target: Worker, known: string): Promise<void> {
 	const stranger = await strangerTo(target);
 	try {
+		const before = await taken(target);
 		for (let index = 0; index < MESSAGES; index += 1) {
 			const bytes =
 				index % 5 === 0 ? randomBytes(200) : lookAlike(index, known);
 			await stranger.send(bytes);
+			const sent = index + 1;
+			if (sent % BATCH > 0) continue;
+			await expect
+				.poll(() => taken(target), { timeout: 20_000, interval: 10 })
+				.toBeGreaterThanOrEqual(before + sent);
 		}
-		// All of them have been read once the count comes to rest; noise is counted too, so the number itself says little.
+		// Noise is counted too: all have been read once the count comes to rest.
 		let seen = -1;
 		await expect
 			.poll(
 				async () => {
-					const { counters } = await target.call("stats");
-					const before = seen;
-					seen = Object.entries(counters)
-						.filter(([name]) =>
-							/^kvcr_control_(received|dropped)_total/.test(name),
-						)
-						.reduce((sum, [, count]) => sum + count, 0);
-					return seen >= MESSAGES && seen === before;
+					const last = seen;
+					seen = await taken(target);
+					return seen >= MESSAGES && seen === last;
 				},
 				{ timeout: 20_000, interval: 500 },
 			)
@@ -114,6 +120,14 @@ async function lookAlikes(target: Worker, known: string): Promise<void> {
 	} finally {
 		await stranger.close();
 	}
+}
+
+/** Messages a worker has read so far, of whatever kind. */
+async function taken(worker: Worker): Promise<number> {
+	const { counters } = await worker.call("stats");
+	return Object.entries(counters)
+		.filter(([name]) => /^kvcr_control_(received|dropped)_total/.test(name))
+		.reduce((sum, [, count]) => sum + count, 0);
 }
 
 const TYPES = [
