@@ -27,7 +27,8 @@ export class HashTable {
 
 	/** @param expected number of hashes to make room for at once; default 8 */
 	constructor(expected = 8) {
-		this.#bits = Math.max(4, Math.ceil(Math.log2(Math.max(1, expected) * 2)));
+		// V8 keeps typed arrays of up to 64 bytes on its heap; most hints name few blocks.
+		this.#bits = Math.max(2, Math.ceil(Math.log2(Math.max(1, expected) * 2)));
 		this.#slots = new Uint32Array(2 << this.#bits);
 		this.#values = new Uint8Array(1 << this.#bits);
 	}

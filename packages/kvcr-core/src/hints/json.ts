@@ -46,6 +46,7 @@ export function parseJson(text: Uint8Array): JsonValue {
 	return new Reader(text).document();
 }
 
+const SPACE = 0x20;
 const QUOTE = 0x22;
 const MINUS = 0x2d;
 const COMMA = 0x2c;
@@ -153,11 +154,19 @@ class Reader {
 	#string(): string {
 		const bytes = this.#bytes;
 		let end = this.#at + 1;
+		let plain = true;
 		for (;;) {
 			if (end >= bytes.length) this.#fail("a closing quote");
-			const code = bytes[end];
+			const code = bytes[end] as number;
 			if (code === QUOTE) break;
+			// Escapes, and control characters, which are an error.
+			if (code === BACKSLASH || code < SPACE) plain = false;
 			end += code === BACKSLASH ? 2 : 1;
+		}
+		if (plain) {
+			const text = bytes.toString("utf8", this.#at + 1, end);
+			this.#at = end + 1;
+			return text;
 		}
 		try {
 			const text = JSON.parse(bytes.toString("utf8", this.#at, end + 1));
