@@ -147,6 +147,16 @@ async function measure(place: Place): Promise<void> {
 		}
 		figures.push(
 			{
+				// No target: what remains where the machine is as busy, but the flood goes elsewhere.
+				name: `${channel}: flooding the source, p99, beside the same load`,
+				value: percentile(flooded, 0.99) * 1000,
+				unit: "us",
+				reference: {
+					name: "flooding somebody else, p99",
+					value: percentile(elsewhere, 0.99) * 1000,
+				},
+			},
+			{
 				name: `${channel}: hints not placed under the flood`,
 				value: failed,
 				unit: "hints",
