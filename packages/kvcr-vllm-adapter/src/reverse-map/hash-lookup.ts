@@ -23,7 +23,6 @@ export interface HashCandidate {
 
 /** A list is not followed further than this during a sweep: beyond it a hash counts as ambiguous. */
 const MAX_SWEEP_WALK = 1024;
-const MAX_HASH = (1n << 64n) - 1n;
 
 /** See the comment at the top of this file. */
 export class HashLookup {
@@ -141,7 +140,7 @@ export class HashLookup {
 	/** Splits a hash into words. A value outside 64 bits would be cut silently, so it is refused here. */
 	#setHash(hash: RouterHash, at: number): void {
 		this.#hash64[at] =
-			typeof hash === "bigint" && hash >= 0n && hash <= MAX_HASH
+			typeof hash === "bigint" && BigInt.asUintN(64, hash) === hash
 				? hash
 				: routerHash(hash, "ReverseHashMap.lookup", "hash");
 	}

@@ -2,12 +2,12 @@
  * One segment of a hash table, as functions over the words it lies in: 512 buckets of 64 bytes, which is what a processor
  * fetches from memory at once. A look-up waits for one bucket, whether it finds something or not.
  *
- * A bucket has five slots, `[5 low words, 5 high words, 5 values, state]`, used from the first one on; a value is never
- * 0, and 0 marks a free slot. What does not fit goes to the next bucket. The state counts the used slots (low 3 bits)
- * and, above them, the entries that passed over this bucket: at 0 a look-up ends here.
+ * A bucket has five slots, `[5 low words, 5 high words, 5 values, state]`; a value is never 0, and 0 marks a free slot.
+ * What does not fit goes to the next bucket. The state has a bit per used slot (low 5 bits) and, above them, the number of
+ * entries that passed over this bucket: at 0 a look-up ends here.
  *
- * Slots are compared without branches: which of them matches cannot be predicted, and a wrong guess would keep the
- * processor from beginning the next look-up while this one waits for memory.
+ * A key has a preferred slot, where most look-ups find it at once. The others are compared without branches: which of them
+ * matches cannot be predicted.
  */
 
 const BUCKET_BITS = 9;
@@ -16,8 +16,8 @@ const SLOTS_PER_BUCKET = 5;
 const HIGH = 5;
 const VALUE = 10;
 const STATE = 15;
-const USED_MASK = 7;
-const PASSED_ONE = 8;
+const USED_MASK = 31;
+const PASSED_ONE = 32;
 
 /** Words of a segment. */
 export const SEGMENT_WORDS = BUCKET_WORDS << BUCKET_BITS;
@@ -33,6 +33,13 @@ export function homeOf(mixed: number): number {
 	return (Math.imul(mixed, FIBONACCI) >>> (32 - BUCKET_BITS)) * BUCKET_WORDS;
 }
 
+/** Slot, 0 to 4, in which a key is looked for first: by bits of the product that do not choose the bucket. */
+function preferredOf(mixed: number): number {
+	return (
+		(((Math.imul(mixed, FIBONACCI) >>> 7) & 0xffff) * SLOTS_PER_BUCKET) >>> 16
+	);
+}
+
 /** Word of the first value stored under a key, -1 when there is none. `base` is where the segment begins in `words`. */
 export function find(
 	words: Int32Array,
@@ -41,20 +48,13 @@ export function find(
 	high: number,
 	low: number,
 ): number {
-	let bucket = homeOf(mixed);
-	for (;;) {
-		const at = base + bucket;
-		const slots = withLow(words, at, low);
-		if (slots !== 0) {
-			const slot = at + 31 - Math.clz32(slots & -slots);
-			if (words[slot + HIGH] === high && words[slot + VALUE] !== 0)
-				return slot + VALUE;
-			const exact = findInBucket(words, at, high, low);
-			if (exact >= 0) return exact;
-		}
-		if ((words[at + STATE] as number) < PASSED_ONE) return -1;
-		bucket = (bucket + BUCKET_WORDS) & WORD_MASK;
-	}
+	const bucket = homeOf(mixed);
+	const first = base + bucket + preferredOf(mixed);
+	return words[first] === low &&
+		words[first + HIGH] === high &&
+		words[first + VALUE] !== 0
+		? first + VALUE
+		: findBeyond(words, base, bucket, high, low);
 }
 
 /** Word of one certain value of a key, -1 when the key does not have it. */
@@ -69,7 +69,7 @@ export function findValue(
 	// Nearly every key has one value.
 	const first = find(words, base, mixed, high, low);
 	if (first < 0 || words[first] === value) return first;
-	for (let skip = 1; ; skip++) {
+	for (let skip = 0; ; skip++) {
 		const at = findNth(words, base, mixed, high, low, skip);
 		if (at < 0 || words[at] === value) return at;
 	}
@@ -88,12 +88,9 @@ export function findNth(
 	let bucket = homeOf(mixed);
 	for (;;) {
 		const at = base + bucket;
-		const state = words[at + STATE] as number;
-		const end = at + (state & USED_MASK);
-		for (let slot = at; slot < end; slot++)
-			if (words[slot] === low && words[slot + HIGH] === high && left-- === 0)
-				return slot + VALUE;
-		if (state < PASSED_ONE) return -1;
+		for (let slot = at; slot < at + SLOTS_PER_BUCKET; slot++)
+			if (holds(words, slot, high, low) && left-- === 0) return slot + VALUE;
+		if ((words[at + STATE] as number) < PASSED_ONE) return -1;
 		bucket = (bucket + BUCKET_WORDS) & WORD_MASK;
 	}
 }
@@ -110,20 +107,23 @@ export function place(
 	let bucket = homeOf(mixed);
 	let at = base + bucket;
 	let state = words[at + STATE] as number;
-	while ((state & USED_MASK) === SLOTS_PER_BUCKET) {
+	while ((state & USED_MASK) === USED_MASK) {
 		words[at + STATE] = state + PASSED_ONE;
 		bucket = (bucket + BUCKET_WORDS) & WORD_MASK;
 		at = base + bucket;
 		state = words[at + STATE] as number;
 	}
-	words[at + STATE] = state + 1;
-	const slot = at + (state & USED_MASK);
+	const free = ~state & USED_MASK;
+	const preferred = 1 << preferredOf(mixed);
+	const taken = (free & preferred) !== 0 ? preferred : free & -free;
+	words[at + STATE] = state | taken;
+	const slot = at + 31 - Math.clz32(taken);
 	words[slot] = low;
 	words[slot + HIGH] = high;
 	words[slot + VALUE] = value;
 }
 
-/** Frees the slot whose value is at `word`; the last slot of the bucket takes its place. */
+/** Frees the slot whose value is at `word`. */
 export function erase(
 	words: Int32Array,
 	base: number,
@@ -131,15 +131,10 @@ export function erase(
 	word: number,
 ): void {
 	const bucket = (word - base) & ~(BUCKET_WORDS - 1);
-	const at = base + bucket;
-	const state = words[at + STATE] as number;
-	const last = at + (state & USED_MASK) - 1;
-	const slot = word - VALUE;
-	words[slot] = words[last] as number;
-	words[slot + HIGH] = words[last + HIGH] as number;
-	words[word] = words[last + VALUE] as number;
-	words[last + VALUE] = 0;
-	words[at + STATE] = state - 1;
+	const state = base + bucket + STATE;
+	words[word] = 0;
+	words[state] =
+		(words[state] as number) & ~(1 << (word - base - bucket - VALUE));
 	let passed = homeOf(mixed);
 	while (passed !== bucket) {
 		words[base + passed + STATE] =
@@ -155,13 +150,11 @@ export function forEachEntry(
 	visit: (high: number, low: number, value: number) => void,
 ): void {
 	for (let at = base; at < base + SEGMENT_WORDS; at += BUCKET_WORDS) {
-		const end = at + ((words[at + STATE] as number) & USED_MASK);
-		for (let slot = at; slot < end; slot++)
-			visit(
-				words[slot + HIGH] as number,
-				words[slot] as number,
-				words[slot + VALUE] as number,
-			);
+		for (let slot = at; slot < at + SLOTS_PER_BUCKET; slot++) {
+			const value = words[slot + VALUE] as number;
+			if (value !== 0)
+				visit(words[slot + HIGH] as number, words[slot] as number, value);
+		}
 	}
 }
 
@@ -177,14 +170,46 @@ function withLow(words: Int32Array, at: number, low: number): number {
 	);
 }
 
+/** {@link find} past the preferred slot. Apart, so that the usual case is small enough to become part of its callers. */
+function findBeyond(
+	words: Int32Array,
+	base: number,
+	home: number,
+	high: number,
+	low: number,
+): number {
+	let bucket = home;
+	for (;;) {
+		const at = base + bucket;
+		if (withLow(words, at, low) !== 0) {
+			const found = findInBucket(words, at, high, low);
+			if (found >= 0) return found;
+		}
+		if ((words[at + STATE] as number) < PASSED_ONE) return -1;
+		bucket = (bucket + BUCKET_WORDS) & WORD_MASK;
+	}
+}
+
 function findInBucket(
 	words: Int32Array,
 	at: number,
 	high: number,
 	low: number,
 ): number {
-	const end = at + ((words[at + STATE] as number) & USED_MASK);
-	for (let slot = at; slot < end; slot++)
-		if (words[slot] === low && words[slot + HIGH] === high) return slot + VALUE;
+	for (let slot = at; slot < at + SLOTS_PER_BUCKET; slot++)
+		if (holds(words, slot, high, low)) return slot + VALUE;
 	return -1;
+}
+
+function holds(
+	words: Int32Array,
+	slot: number,
+	high: number,
+	low: number,
+): boolean {
+	return (
+		words[slot] === low &&
+		words[slot + HIGH] === high &&
+		words[slot + VALUE] !== 0
+	);
 }

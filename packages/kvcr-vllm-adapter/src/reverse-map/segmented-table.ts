@@ -30,7 +30,7 @@ const INDEX_MASK = (1 << INDEX_BITS) - 1;
 /** Slots used before a segment splits. */
 const SPLIT_AT = Math.floor(SEGMENT_SLOTS * 0.94);
 /** Two neighbors join when both fit in this many slots; the distance to `SPLIT_AT` keeps them from flapping. */
-const JOIN_AT = Math.floor(SEGMENT_SLOTS * 0.87);
+const JOIN_AT = Math.floor(SEGMENT_SLOTS * 0.9);
 /** A segment above this size does not look for a neighbor to join. */
 const JOIN_CANDIDATE = JOIN_AT >>> 1;
 /** Most bits of the position that the directory may use. */
