@@ -115,6 +115,9 @@ std::shared_ptr<Mapping> Mapping::create(const MappingRequest& request) {
     fail(what, error);
   }
   mapping->data_ = static_cast<uint8_t*>(data);
+  // Blocks are copied from all over a pool: on small pages that costs a walk through the page tables every 4 KiB. Where the
+  // kernel has no large page at hand, small ones do.
+  if (request.backing == Backing::kAnonymous && !request.hugePages) madvise(data, mapping->mappedBytes_, MADV_HUGEPAGE);
   // A forked child must not inherit pages that a network adapter writes to.
   madvise(data, mapping->mappedBytes_, MADV_DONTFORK);
   return mapping;
