@@ -191,6 +191,38 @@ describe("the inbox", () => {
 		expect(handled.length - before).toBeGreaterThan(450);
 	});
 
+	it("keeps a sender's order when it stops being a stranger", () => {
+		const { inbox, handled, turn } = rig();
+		for (const sender of [OTHER, HONEST, OTHER, HONEST, HONEST])
+			inbox.receive(message(sender, handled.length + inbox.waiting));
+		inbox.met(HONEST);
+		inbox.receive(message(HONEST, 5));
+		expect(inbox.waiting).toBe(5);
+		while (turn());
+		const own = handled.filter((bytes) => senderOf(bytes) === HONEST);
+		expect(own).toEqual([1, 3, 4, 5].map((n) => message(HONEST, n)));
+		expect(inbox.waiting).toBe(0);
+	});
+
+	it("lets nobody wait for the time of somebody who used up more", () => {
+		const { inbox, senders, clock, state, turn } = rig();
+		inbox.met(HONEST);
+		state.costMs = 100;
+		inbox.receive(message(OTHER));
+		inbox.receive(message(OTHER));
+		turn();
+		// That is for how long strangers wait now.
+		expect(clock.nextAt).toBeGreaterThan(clock.now() + 300);
+		state.costMs = 50;
+		inbox.receive(message(HONEST));
+		inbox.receive(message(HONEST));
+		turn();
+		expect(senders()).toEqual([OTHER, HONEST]);
+		clock.advance(20);
+		turn();
+		expect(senders()).toEqual([OTHER, HONEST, HONEST]);
+	});
+
 	it("keeps a timer only while somebody waits", () => {
 		const { inbox, clock, turn } = rig();
 		for (let n = 0; n < 10; n += 1) inbox.receive(message(OTHER, n));

@@ -125,11 +125,12 @@ export class FairInbox {
 		return sum;
 	}
 
-	/** Gives a sender a lane of its own. */
+	/** Gives a sender a lane of its own, with what waits of it. */
 	met(incarnation: Incarnation): void {
 		const known = this.#peers.get(incarnation);
 		this.#peers.delete(incarnation);
 		this.#peers.set(incarnation, known ?? new Allowance(PEER_SHARE));
+		if (known === undefined) this.#promote(incarnation);
 		if (this.#peers.size <= this.#options.maxPeers) return;
 		const [oldest] = this.#peers.keys();
 		if (oldest !== undefined) this.#peers.delete(oldest);
@@ -199,11 +200,8 @@ export class FairInbox {
 	#enqueue(name: string, bytes: Uint8Array): boolean {
 		const size = bytes.byteLength;
 		if (this.#waitingBytes + size > ALL_BYTES) return false;
-		let lane = this.#lanes.get(name);
-		if (lane === undefined) {
-			lane = { messages: [], head: 0, bytes: 0, overflowed: false };
-			this.#lanes.set(name, lane);
-		} else if (
+		const lane = this.#lane(name);
+		if (
 			lane.messages.length - lane.head >= LANE_MESSAGES ||
 			lane.bytes + size > LANE_BYTES
 		) {
@@ -214,6 +212,35 @@ export class FairInbox {
 		lane.bytes += size;
 		this.#waitingBytes += size;
 		return true;
+	}
+
+	#lane(name: string): Lane {
+		let lane = this.#lanes.get(name);
+		if (lane === undefined) {
+			lane = { messages: [], head: 0, bytes: 0, overflowed: false };
+			this.#lanes.set(name, lane);
+		}
+		return lane;
+	}
+
+	/** What a sender sent as a stranger goes before what it sends as a peer. */
+	#promote(name: string): void {
+		const strangers = this.#lanes.get(STRANGERS);
+		if (strangers === undefined) return;
+		const waiting = strangers.messages.splice(0).slice(strangers.head);
+		strangers.head = 0;
+		for (const bytes of waiting) {
+			if (senderOf(bytes) !== name) {
+				strangers.messages.push(bytes);
+				continue;
+			}
+			const own = this.#lane(name);
+			own.messages.push(bytes);
+			own.bytes += bytes.byteLength;
+			strangers.bytes -= bytes.byteLength;
+		}
+		if (strangers.messages.length === 0) this.#lanes.delete(STRANGERS);
+		this.#expectTurn();
 	}
 
 	#expectTurn(): void {
@@ -227,6 +254,9 @@ export class FairInbox {
 		this.#turnPending = false;
 		this.#spentMs = 0;
 		if (this.#closed) return;
+		// Who came since it was set may have to wait less.
+		this.#timer?.cancel();
+		this.#timer = undefined;
 		const { clock } = this.#options;
 		let waitMs = Number.POSITIVE_INFINITY;
 		for (const [name, lane] of this.#lanes) {
@@ -248,7 +278,7 @@ export class FairInbox {
 		if (this.#lanes.size === 0) return;
 		if (waitMs === 0) this.#expectTurn();
 		else
-			this.#timer ??= clock.schedule(waitMs, () => {
+			this.#timer = clock.schedule(waitMs, () => {
 				this.#timer = undefined;
 				this.#expectTurn();
 			});
