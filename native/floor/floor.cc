@@ -135,6 +135,8 @@ void start(Side& side, const char* name, int fd) {
   const size_t bytes = kBulkBlock * kBulkBlocks;
   side.memory = static_cast<uint8_t*>(
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  // The same kind of memory as the agent's.
+  madvise(side.memory, bytes, MADV_HUGEPAGE);
   memset(side.memory, 1, bytes);
   NixlRegList list;
   check(api.createRegList(kNixlMemDram, &list), "registration");
