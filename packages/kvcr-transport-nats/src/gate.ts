@@ -21,6 +21,12 @@ const CALM_RATE = 0.3;
 /** How long it has to be calm before the gate opens, in milliseconds. */
 const CALM_MS = 5_000;
 
+/**
+ * How long it stays narrow at most, in milliseconds. Then it opens, whatever comes: what used to be a flood may be the honest
+ * messages of many by now, and if it is not, that shows at once.
+ */
+const LONGEST_MS = 30_000;
+
 /** What a gate needs. */
 export interface GateOptions {
 	readonly clock: Clock;
@@ -47,6 +53,7 @@ export class Gate {
 	private opening = { left: 0, noise: 0, bytes: 0, at: 0 };
 	private credit: number = OPENING.messages;
 	private loudAt = 0;
+	private narrowedAt = 0;
 
 	constructor(private readonly options: GateOptions) {}
 
@@ -73,7 +80,8 @@ export class Gate {
 		if (this.current !== "open") return;
 		this.options.narrowed?.();
 		this.subscription?.drain();
-		this.loudAt = this.options.clock.now();
+		this.narrowedAt = this.options.clock.now();
+		this.loudAt = this.narrowedAt;
 		this.credit = OPENING.messages;
 		this.shut();
 	}
@@ -133,7 +141,8 @@ export class Gate {
 			OPENING.messages,
 			Math.max(1, Math.floor(OPENING.bytes / average)),
 		);
-		if (opening.noise > CALM_RATE * Math.max(1, now - opening.at)) {
+		if (now - this.narrowedAt >= LONGEST_MS) this.openAgain();
+		else if (opening.noise > CALM_RATE * Math.max(1, now - opening.at)) {
 			this.loudAt = now;
 			this.shut();
 		} else if (now - this.loudAt < CALM_MS) this.setAjar();

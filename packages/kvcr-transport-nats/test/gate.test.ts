@@ -82,6 +82,18 @@ describe("a gate", () => {
 		expect(flood(10, 100)).toBe(1_000);
 	});
 
+	it("opens once in 30 seconds whatever comes, so that what nobody minds any more is not kept out for good", () => {
+		const { flood, gate } = rig();
+		gate.narrow();
+		flood(29_900, 2);
+		expect(gate.state).not.toBe("open");
+		flood(200, 2);
+		expect(gate.state).toBe("open");
+		gate.narrow();
+		flood(29_900, 2);
+		expect(gate.state).not.toBe("open");
+	});
+
 	it("loses nothing of a trickle, and opens although that goes on", () => {
 		const { flood, gate } = rig();
 		gate.narrow();
