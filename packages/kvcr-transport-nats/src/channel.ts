@@ -147,6 +147,7 @@ export class NatsControlChannel implements ControlChannel {
 			subscribe: (subject, handler, how) =>
 				this.link.subscribe(subject, handler, how),
 			deliver: (payload) => this.deliver(payload),
+			dropped: (reason) => count(this.dropped, reason),
 			heard: (sender) => this.dispatch.heard(sender),
 		});
 		this.link.observe({
@@ -198,19 +199,19 @@ export class NatsControlChannel implements ControlChannel {
 		this.state = "starting";
 		this.receive = receive;
 		const { each } = this.intake.open();
-		const returns = this.link.subscribe(
+		this.returns = this.link.subscribe(
 			this.subjects.stampsOf(this.peer),
 			({ subject, headers }) => {
 				if (headers?.code === NOBODY_THERE) this.dispatch.returned(subject);
 			},
-			{ optional: true },
+			{ optional: true, refused: () => this.dispatch.withoutReturns() },
 		);
-		this.returns = returns;
 		try {
 			this.announcer?.listen();
 			await this.link.start(operation);
 		} catch (error) {
-			this.unsubscribe();
+			this.intake.close();
+			this.returns.unsubscribe();
 			this.announcer?.stop(false);
 			if (this.isEnding()) throw new ClosedError(operation, "the channel");
 			this.state = "new";
@@ -219,10 +220,6 @@ export class NatsControlChannel implements ControlChannel {
 		if (this.isEnding()) throw new ClosedError(operation, "the channel");
 		// Permissions may be older than these subjects: then everything goes over the one for anybody.
 		if (each.refusal !== undefined) this.intake.openToAnybodyOnly();
-		if (returns.refusal !== undefined) {
-			returns.unsubscribe();
-			this.dispatch.withoutReturns();
-		}
 		this.state = "open";
 		this.advertised = this.address;
 		this.announcer?.begin();
@@ -270,7 +267,7 @@ export class NatsControlChannel implements ControlChannel {
 		const wasOpen = this.state === "open";
 		this.state = "closing";
 		this.receive = undefined;
-		this.unsubscribe();
+		this.intake.close();
 		const { clock, drainTimeoutMs } = this.options;
 		this.announcer?.stop(wasOpen);
 		if (wasOpen && this.link.state === "up") {
@@ -278,6 +275,8 @@ export class NatsControlChannel implements ControlChannel {
 			const drained = this.outbox.idle().then(() => this.link.flushed());
 			await within(clock, drainTimeoutMs, drained);
 		}
+		// Only now: what the server returned of the last messages has been sent once more by then.
+		this.returns?.unsubscribe();
 		this.outbox.clear();
 		await this.link.close(drainTimeoutMs);
 		linkOf.delete(this);
@@ -296,16 +295,12 @@ export class NatsControlChannel implements ControlChannel {
 		return this.dispatch.send(peer, message) ? undefined : "queue_full";
 	}
 
-	private unsubscribe(): void {
-		this.intake.close();
-		this.returns?.unsubscribe();
-	}
-
 	private deliver(payload: Uint8Array): void {
 		const { receive } = this;
 		if (receive === undefined) return;
 		if (payload.byteLength > MAX_CONTROL_MESSAGE_BYTES) {
 			count(this.dropped, "too_large");
+			this.slowDown();
 			return;
 		}
 		this.received++;

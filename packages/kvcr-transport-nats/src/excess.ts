@@ -9,7 +9,11 @@ export class Excess {
 	private since = Number.NEGATIVE_INFINITY;
 	private count = 0;
 
-	constructor(private readonly clock: Clock) {}
+	/** @param messages how many within a second are a flood */
+	constructor(
+		private readonly clock: Clock,
+		private readonly messages: number = FLOOD.messages,
+	) {}
 
 	/** One more; true when they are a flood. */
 	note(): boolean {
@@ -19,6 +23,6 @@ export class Excess {
 			this.count = 0;
 		}
 		this.count++;
-		return this.count >= FLOOD.messages;
+		return this.count >= this.messages;
 	}
 }

@@ -14,8 +14,17 @@ import type { Stamp, SubjectSpace } from "./subjects.js";
 /** Senders remembered; the one heard of longest ago is forgotten first. */
 const MAX_SENDERS = 4_096;
 
+/**
+ * So many messages within a second that somebody repeats over the subject for anybody are a flood: twice what one sender
+ * keeps for that (dispatch.ts).
+ */
+const REPEATS = 8_192;
+
 /** How long a sender that flooded gets no subscription of its own, in milliseconds. */
 const SHUN_MS = 30_000;
+
+/** Why a message is not handed over: its subject names no peer, or it came before. */
+export type IntakeDropReason = "bad_sender" | "repeated";
 
 /** What the intake needs. */
 export interface IntakeOptions {
@@ -30,6 +39,8 @@ export interface IntakeOptions {
 	) => LinkSubscription;
 	/** Takes each message once. */
 	readonly deliver: (payload: Uint8Array) => void;
+	/** Told of each message that is not handed over, but for the copies this intake causes itself. */
+	readonly dropped: (reason: IntakeDropReason) => void;
 	/** A peer was heard over its own subject. */
 	readonly heard: (sender: string) => void;
 }
@@ -38,6 +49,8 @@ interface Sender {
 	readonly excess: Excess;
 	/** Of its last message. */
 	last: Stamp | undefined;
+	/** The subscription over which a copy of that may follow, if there are two. */
+	copyOver: "own" | "gate" | undefined;
 	/** While the gate is narrow. */
 	own: LinkSubscription | undefined;
 	shunnedUntil: number;
@@ -48,6 +61,9 @@ export class Intake {
 	private readonly anybody: Gate;
 	private readonly each: Gate;
 	private readonly excess: Excess;
+	private readonly repeats: Excess;
+	/** Of subjects that name no peer. */
+	private readonly nameless: Excess;
 	/** By name, the one heard of longest ago first. */
 	private readonly senders = new Map<string, Sender>();
 	/** Whose message is being handed over. */
@@ -56,6 +72,8 @@ export class Intake {
 	constructor(private readonly options: IntakeOptions) {
 		const { clock, subjects, peer, subscribe } = options;
 		this.excess = new Excess(clock);
+		this.repeats = new Excess(clock, REPEATS);
+		this.nameless = new Excess(clock);
 		this.anybody = new Gate({
 			clock,
 			subscribe: (handler, how) =>
@@ -113,10 +131,7 @@ export class Intake {
 			if (this.excess.note()) this.anybody.narrow();
 			return;
 		}
-		if (!current.excess.note()) return;
-		current.shunnedUntil = this.options.clock.now() + SHUN_MS;
-		this.endOwn(current);
-		this.each.narrow();
+		this.exceed(current);
 	}
 
 	/** Unsubscribes from everything. */
@@ -129,28 +144,45 @@ export class Intake {
 
 	private fromAnybody(message: NatsLikeMessage): boolean {
 		// A sender that did not find the other subject repeats itself here. Who it is, is only its word: nothing is noted.
-		const name = this.options.subjects.stampedBy(message.reply);
-		if (name !== undefined) {
-			const last = this.senders.get(name)?.last;
-			if (isOld(this.options.subjects.parseStamp(name, message.reply), last))
-				return true;
-		}
-		this.options.deliver(message.data);
+		const { subjects, deliver, dropped } = this.options;
+		const name = subjects.stampedBy(message.reply);
+		const last = name === undefined ? undefined : this.senders.get(name)?.last;
+		if (
+			name !== undefined &&
+			isOld(subjects.parseStamp(name, message.reply), last)
+		) {
+			dropped("repeated");
+			if (this.repeats.note()) this.anybody.narrow();
+		} else deliver(message.data);
 		return true;
 	}
 
 	/** False when its sender is served beside the gate. */
 	private fromOne(message: NatsLikeMessage, isOwn: boolean): boolean {
-		const { subjects, peer, deliver, heard } = this.options;
+		const { subjects, peer, deliver, heard, dropped } = this.options;
 		const name = subjects.senderOf(peer, message.subject);
-		if (name === undefined) return true;
+		if (name === undefined) {
+			dropped("bad_sender");
+			if (this.nameless.note()) this.each.narrow();
+			return true;
+		}
 		const sender = this.sender(name);
 		const served = sender.own !== undefined;
 		const stamp = subjects.parseStamp(name, message.reply);
 		// Without a number there is no telling it from its copy.
-		if (stamp === undefined ? served && !isOwn : isOld(stamp, sender.last))
+		if (stamp === undefined && served && !isOwn) return false;
+		if (isOld(stamp, sender.last)) {
+			const over = isOwn ? "own" : "gate";
+			if (stamp?.number === sender.last?.number && over === sender.copyOver)
+				sender.copyOver = undefined;
+			else {
+				dropped("repeated");
+				this.exceed(sender);
+			}
 			return !served;
+		}
 		if (stamp !== undefined) sender.last = stamp;
+		sender.copyOver = isOwn ? "gate" : "own";
 		heard(name);
 		if (!served && this.each.state !== "open") this.serve(name, sender);
 		this.current = sender;
@@ -159,12 +191,21 @@ export class Intake {
 		return !served;
 	}
 
+	/** A message of a sender was more than its due. */
+	private exceed(sender: Sender): void {
+		if (!sender.excess.note()) return;
+		sender.shunnedUntil = this.options.clock.now() + SHUN_MS;
+		this.endOwn(sender);
+		this.each.narrow();
+	}
+
 	private sender(name: string): Sender {
 		let sender = this.senders.get(name);
 		if (sender === undefined) {
 			sender = {
 				excess: new Excess(this.options.clock),
 				last: undefined,
+				copyOver: undefined,
 				own: undefined,
 				shunnedUntil: Number.NEGATIVE_INFINITY,
 			};
@@ -183,7 +224,7 @@ export class Intake {
 	}
 
 	private serve(name: string, sender: Sender): void {
-		if (sender.own !== undefined) return;
+		if (sender.own !== undefined || this.each.state === "closed") return;
 		if (this.options.clock.now() < sender.shunnedUntil) return;
 		const { subjects, peer, subscribe } = this.options;
 		sender.own = subscribe(

@@ -51,4 +51,6 @@ export interface SubscribeOptions {
 	readonly max?: number;
 	/** A refusal fails no `confirm` and is final: what uses it has another way. Default: false. */
 	readonly optional?: boolean;
+	/** Told when an optional one is refused, at first or later. */
+	readonly refused?: () => void;
 }

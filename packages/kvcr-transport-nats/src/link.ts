@@ -337,8 +337,10 @@ export class Link {
 				{ subject: entry.subject, reason: reasonOf(reason) },
 				"the NATS server ended a subscription",
 			);
-			if (entry.options.optional) this.subscriptions.delete(entry);
-			else this.retryLater();
+			if (entry.options.optional) {
+				this.subscriptions.delete(entry);
+				entry.options.refused?.();
+			} else this.retryLater();
 		});
 	}
 

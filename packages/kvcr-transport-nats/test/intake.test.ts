@@ -14,6 +14,7 @@ function rig() {
 	const subjects = new SubjectSpace("kvcr", "test");
 	const got: number[] = [];
 	const heard: string[] = [];
+	const dropped: string[] = [];
 	const state = { wanted: (value: number) => value !== FLOOD };
 	const intake = new Intake({
 		subjects,
@@ -25,6 +26,7 @@ function rig() {
 			if (state.wanted(value)) got.push(value);
 			else intake.slowDown();
 		},
+		dropped: (reason) => dropped.push(reason),
 		heard: (sender) => heard.push(sender),
 	});
 	intake.open();
@@ -58,6 +60,7 @@ function rig() {
 		subjects,
 		got,
 		heard,
+		dropped,
 		state,
 		intake,
 		send,
@@ -226,6 +229,92 @@ describe("the intake", () => {
 		flood("m", 64);
 		expect(intake.served).toBeLessThanOrEqual(4_096);
 		expect(server.subjects.length).toBeLessThanOrEqual(4_097);
+	});
+
+	it("keeps out a member's flood of one and the same number, which nobody else ever sees", () => {
+		const { server, subjects, send, got, intake, dropped } = rig();
+		send("a", 0);
+		let handed = 0;
+		for (let n = 0; n < 10_000; n++)
+			handed += server.publish(
+				subjects.fromOf("me", "m"),
+				Uint8Array.of(1),
+				subjects.stampOf("m", RUN, 1),
+			);
+		expect(got).toEqual([0, 1]);
+		expect(handed).toBe(65);
+		expect(dropped).toEqual(Array(64).fill("repeated"));
+		expect(intake.narrow).toBe(true);
+		expect(server.subjects).toContain("kvcr.me._from.a");
+		expect(server.subjects).not.toContain("kvcr.me._from.m");
+	});
+
+	it("keeps out the same from a member with a subscription of its own", () => {
+		const { flood, server, subjects, send, clock } = rig();
+		for (const name of ["a", "n"]) send(name, 0);
+		flood("m", 64);
+		expect(server.subjects).toContain("kvcr.me._from.n");
+		for (let n = 0; n < 1_000; n++)
+			server.publish(
+				subjects.fromOf("me", "n"),
+				Uint8Array.of(1),
+				subjects.stampOf("n", RUN, 1),
+			);
+		expect(server.subjects).not.toContain("kvcr.me._from.n");
+		// What comes twice because there are two subscriptions is nobody's fault.
+		for (let n = 0; n < 5_000; n++) {
+			send("a", 1);
+			clock.advance(1);
+		}
+		expect(server.log.filter((one) => one === "kvcr.me._from.a")).toHaveLength(
+			1,
+		);
+	});
+
+	it("keeps out a flood of repetitions over the subject for anybody, and takes as many as a sender may have to repeat", () => {
+		const { server, subjects, send, got, intake, dropped } = rig();
+		send("a", 1);
+		const repeat = (count: number) => {
+			for (let n = 0; n < count; n++)
+				server.publish(
+					"kvcr.me",
+					Uint8Array.of(9),
+					subjects.stampOf("a", RUN, 1),
+				);
+		};
+		repeat(4_096);
+		expect(intake.narrow).toBe(false);
+		repeat(100_000);
+		expect(intake.narrow).toBe(true);
+		expect(dropped).toHaveLength(8_192);
+		expect(got).toEqual([1]);
+	});
+
+	it("keeps out a flood under names that no peer can have", () => {
+		for (const name of ["_x", "$x", "ä", "x".repeat(65)]) {
+			const { server, send, got, intake, dropped } = rig();
+			send("a", 1);
+			let handed = 0;
+			for (let n = 0; n < 10_000; n++)
+				handed += server.publish(`kvcr.me._from.${name}`);
+			expect(handed).toBe(64);
+			expect(dropped).toEqual(Array(64).fill("bad_sender"));
+			expect(intake.narrow).toBe(true);
+			send("a", 2);
+			expect(got).toEqual([1, 2]);
+		}
+	});
+
+	it("subscribes to nothing more when it is closed, whatever is still under way", () => {
+		const { send, flood, intake, server } = rig();
+		send("a", 1);
+		server.hold = true;
+		send("b", 2);
+		server.hold = false;
+		flood("m", 64);
+		intake.close();
+		server.arrive();
+		expect(server.subjects).toEqual([]);
 	});
 
 	it("leaves nothing behind when it is closed in the middle of a flood", () => {
