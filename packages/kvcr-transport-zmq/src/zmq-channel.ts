@@ -310,7 +310,13 @@ export class ZmqControlChannel implements ControlChannel {
  * unbinding only ask a thread of libzmq for that; the socket's monitor ends after it was done.
  */
 async function untilFreed(pull: Pull): Promise<void> {
-	const { events } = pull;
+	let events: Pull["events"];
+	try {
+		events = pull.events;
+	} catch {
+		// A monitor is a socket, and there is none left: then the port is free a little after this.
+		return;
+	}
 	const patience = new AbortController();
 	const ended = (async () => {
 		try {
