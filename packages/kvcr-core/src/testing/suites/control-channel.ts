@@ -251,6 +251,41 @@ export function controlChannelSuite(
 			assert.deepEqual(seen, [1, 2, 3]);
 		});
 
+		test("slows a sender down without harm to another, and closes in the midst of that", async (rig) => {
+			const channel = await rig.make();
+			if (channel.slowDown === undefined) return;
+			const slowDown = () => {
+				for (let i = 0; i < 10; i += 1) channel.slowDown?.();
+			};
+			slowDown();
+			const [honest, noisy] = [await rig.open(), await rig.open()];
+			const got: Uint8Array[] = [];
+			await channel.start((message) => {
+				got.push(message);
+				if (message[0] === 2) slowDown();
+			});
+			const endpoint = channel.endpoint as string;
+			await rig.reach(honest, { channel, endpoint, got });
+			await rig.reach(noisy, { channel, endpoint, got });
+			const count = 300;
+			for (let i = 0; i < count; i += 1) {
+				noisy.channel.send(endpoint, numbered(2, i));
+				assert.equal(honest.channel.send(endpoint, numbered(1, i)), true);
+				if (i % 30 === 0) await pause(1);
+			}
+			const arrived = () => got.filter((message) => message[0] === 1);
+			await rig.until("the others", () => arrived().length >= count);
+			await quiet();
+			assert.deepEqual(
+				arrived().map(numberOf),
+				Array.from({ length: count }, (_, i) => i),
+			);
+			for (let i = 0; i < count; i += 1)
+				noisy.channel.send(endpoint, numbered(2, i));
+			await within("close", patience, channel.close());
+			slowDown();
+		});
+
 		test("counts monotonically, in snapshots", async (rig) => {
 			const [a, b] = [await rig.open(), await rig.open()];
 			await rig.reach(a, b);
