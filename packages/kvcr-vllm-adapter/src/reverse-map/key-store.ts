@@ -2,7 +2,7 @@
  * Full keys with their tiers, found by router hash: an arena of keys, a table from hashes to them, and chains for keys
  * that share a hash. Knows nothing about what tiers mean, and checks no arguments.
  *
- * A look-up waits for memory twice, for the bucket of the hash and for the key, and a removal a third time, for the bucket
+ * A look-up waits for memory twice, for the slot of the hash and for the key, and a removal a third time, for the slot
  * of the key that moves into the gap. What can be asked for early is, so that the waits overlap.
  */
 import type { BlockKey } from "kvcr-core";
@@ -122,7 +122,7 @@ export class KeyStore {
 	): boolean {
 		const arena = this.#arena;
 		const length = hashBytes + GROUP_BYTES;
-		this.#touchBucketOf(arena.lastOf(length));
+		this.#touchSlotOf(arena.lastOf(length));
 		const ref = this.find(source, offset, hashBytes, group);
 		if (ref === 0) return false;
 		const before = arena.tiers(ref) & ~retired;
@@ -284,7 +284,7 @@ export class KeyStore {
 		return [arena, table, new CollisionChains(arena, table, seed, this.#pool)];
 	}
 
-	#touchBucketOf(ref: number): void {
+	#touchSlotOf(ref: number): void {
 		if (ref === 0) return;
 		const page = this.#arena.page(ref);
 		const at = this.#arena.offset(ref);

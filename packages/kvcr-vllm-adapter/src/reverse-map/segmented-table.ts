@@ -28,9 +28,9 @@ import type { WordPool } from "./word-pool.js";
 const INDEX_BITS = MAX_UNITS_BITS;
 const INDEX_MASK = (1 << INDEX_BITS) - 1;
 /** Slots used before a segment splits. */
-const SPLIT_AT = Math.floor(SEGMENT_SLOTS * 0.94);
+const SPLIT_AT = Math.floor(SEGMENT_SLOTS * 0.9);
 /** Two neighbors join when both fit in this many slots; the distance to `SPLIT_AT` keeps them from flapping. */
-const JOIN_AT = Math.floor(SEGMENT_SLOTS * 0.9);
+const JOIN_AT = Math.floor(SEGMENT_SLOTS * 0.83);
 /** A segment above this size does not look for a neighbor to join. */
 const JOIN_CANDIDATE = JOIN_AT >>> 1;
 /** Most bits of the position that the directory may use. */
@@ -57,6 +57,7 @@ export class SegmentedTable {
 	#touchSlabs = new Int32Array(0);
 	/** A segment while it is split. */
 	readonly #scratch = new Int32Array(SEGMENT_WORDS);
+	readonly #mix = (high: number, low: number) => this.mix(high, low);
 	#size = 0;
 
 	constructor(seed: MixSeed, pool: WordPool) {
@@ -95,7 +96,7 @@ export class SegmentedTable {
 		return mix64(high, low, this.#k0, this.#m0, this.#k1, this.#m1);
 	}
 
-	/** Reads the bucket a key would be in, which brings it into the cache. The value means nothing. */
+	/** Reads the slot a key would be in, which brings it into the cache. The value means nothing. */
 	touch(mixed: number): number {
 		const segment = this.#segmentOf(mixed);
 		return this.#slabOf(segment)[baseOf(segment) + homeOf(mixed)] as number;
@@ -197,7 +198,7 @@ export class SegmentedTable {
 		const base = baseOf(segment);
 		const at = findValue(slab, base, mixed, high, low, value);
 		if (at < 0) return false;
-		erase(slab, base, mixed, at);
+		erase(slab, base, at, this.#mix);
 		const used = ((this.#used[segment] as number) - 1) | 0;
 		this.#used[segment] = used;
 		this.#size--;
