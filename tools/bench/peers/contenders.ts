@@ -30,7 +30,7 @@ export interface Contender {
 	turn(scale: number): Promise<Turn>;
 }
 
-const IDLE_MS = 3_000;
+const IDLE_MS = 10_000;
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 /** How long a contender moves single blocks before anything counts, in milliseconds. */
 const WARM_UP_MS = 4_000;
