@@ -8,8 +8,8 @@ namespace {
 // Up to here a write is posted by the thread that asks for it; above, posting could hold up the event loop.
 constexpr uint64_t kInlineBytes = 256 << 10;
 constexpr size_t kInlineSpans = 16;
-// One piece of a bulk write: about a quarter of a millisecond of copying on a slow path.
-constexpr uint64_t kPieceBytes = 1 << 20;
+// One piece of a bulk write: a quarter of a millisecond of copying, or half of one on small pages.
+constexpr uint64_t kPieceBytes = 2 << 20;
 constexpr size_t kPieceSpans = 64;
 constexpr size_t kMaxRequestsInFlight = 128;
 // How long a connection probe keeps the agent polling.
