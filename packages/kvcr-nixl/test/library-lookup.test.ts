@@ -168,7 +168,9 @@ describe.concurrent("without a usable library", () => {
 			const chosen = async (value: string | undefined) =>
 				(await open({}, { UCX_MEM_EVENTS: value })).memoryEvents;
 			expect(await chosen(undefined)).toBe("n");
-			expect(await chosen("y")).toBe("y");
+			// Spelled otherwise, so that it can be told apart. With the hooks on, UCX crashes the process now and then, which is
+			// why they are off.
+			expect(await chosen("no")).toBe("no");
 		});
 
 		it("shows what it runs on", async () => {
