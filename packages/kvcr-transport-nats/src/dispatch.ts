@@ -43,6 +43,8 @@ export class Dispatch {
 	/** By number, the oldest first. */
 	private readonly kept = new Map<number, Kept>();
 	private keptBytes = 0;
+	/** No number below this one is kept. (The first of a map is found slowly once many have come and gone.) */
+	private oldest = 1;
 	/** Peers of which something came back, and until when they count as such. */
 	private readonly plain = new Map<string, number>();
 	private number = 0;
@@ -130,11 +132,8 @@ export class Dispatch {
 	private keep(number: number, message: Kept): void {
 		this.kept.set(number, message);
 		this.keptBytes += message.payload.byteLength;
-		for (const oldest of this.kept.keys()) {
-			if (this.kept.size <= KEPT.messages && this.keptBytes <= KEPT.bytes)
-				return;
-			this.forget(oldest);
-		}
+		while (this.kept.size > KEPT.messages || this.keptBytes > KEPT.bytes)
+			this.forget(this.oldest++);
 	}
 
 	private forget(number: number): void {
