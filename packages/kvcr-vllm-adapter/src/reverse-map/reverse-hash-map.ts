@@ -92,15 +92,9 @@ export class ReverseHashMap {
 	 * @throws as `add` does; nothing has changed then, except that a full map keeps what came before.
 	 */
 	addMany(keys: readonly Uint8Array[], tiers: TierMask): number {
-		const operation = "ReverseHashMap.addMany";
-		for (const key of keys) checkKey(key, operation, "keys");
-		checkTiers(tiers, operation);
-		let news = 0;
-		for (let i = 0; i < keys.length; i++) {
-			if (i % BATCH === 0) this.#expect(keys, i, MIN_KEY_BYTES);
-			if (this.add(keys[i] as Uint8Array, tiers)) news++;
-		}
-		return news;
+		return this.#many("ReverseHashMap.addMany", keys, tiers, (key) =>
+			this.add(key, tiers),
+		);
 	}
 
 	/** {@link add} for the block hash at `source[offset, offset + hashBytes)` with a group index, without making a key. */
@@ -139,15 +133,9 @@ export class ReverseHashMap {
 
 	/** {@link remove} for many keys, in their order. Gives how many were in one of the tiers. */
 	removeMany(keys: readonly Uint8Array[], tiers: TierMask): number {
-		const operation = "ReverseHashMap.removeMany";
-		for (const key of keys) checkKey(key, operation, "keys");
-		checkTiers(tiers, operation);
-		let news = 0;
-		for (let i = 0; i < keys.length; i++) {
-			if (i % BATCH === 0) this.#expect(keys, i, MIN_KEY_BYTES);
-			if (this.remove(keys[i] as Uint8Array, tiers)) news++;
-		}
-		return news;
+		return this.#many("ReverseHashMap.removeMany", keys, tiers, (key) =>
+			this.remove(key, tiers),
+		);
 	}
 
 	/** {@link remove} for the block hash at `source[offset, offset + hashBytes)` with a group index. */
@@ -275,6 +263,23 @@ export class ReverseHashMap {
 				tiers,
 				"free of retired tiers",
 			);
+	}
+
+	/** Changes one key after the other, all of them checked before the first. Gives how many changes were news. */
+	#many(
+		operation: string,
+		keys: readonly Uint8Array[],
+		tiers: TierMask,
+		change: (key: Uint8Array) => boolean,
+	): number {
+		for (const key of keys) checkKey(key, operation, "keys");
+		checkTiers(tiers, operation);
+		let news = 0;
+		for (let i = 0; i < keys.length; i++) {
+			if (i % BATCH === 0) this.#expect(keys, i, MIN_KEY_BYTES);
+			if (change(keys[i] as Uint8Array)) news++;
+		}
+		return news;
 	}
 
 	/** `tailBytes` is how far before its end the router hash of each begins. */
