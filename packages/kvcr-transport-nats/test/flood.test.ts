@@ -1,5 +1,5 @@
 /** Floods over a real server, and peers that know nothing of the subjects that keep them apart. */
-import { connect } from "@nats-io/transport-node";
+import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { connect as connectOld } from "nats";
 import { afterEach, expect, it } from "vitest";
 import { NatsControlChannel, type NatsLike } from "../src/index.js";
@@ -61,6 +61,18 @@ async function raw(nats: NatsServer) {
 	const connection = await connect({ servers: nats.address });
 	ends.push(() => connection.close());
 	return connection;
+}
+
+/** What a peer of the name `old` gets that knows of no other subject, in a list that grows. */
+async function listenAsOld(connection: NatsConnection): Promise<number[]> {
+	const got: number[] = [];
+	connection.subscribe("kvcr.old", {
+		callback: (_error, { data }) => {
+			got.push(numberOf(data));
+		},
+	});
+	await connection.flush();
+	return got;
 }
 
 const MANY = 100_000;
@@ -136,13 +148,7 @@ describeWithServer("a peer that only knows the subject for anybody", () => {
 			const connection = await dial({ servers: nats.address });
 			ends.push(() => connection.close());
 			const old = await raw(nats);
-			const got: number[] = [];
-			old.subscribe("kvcr.old", {
-				callback: (_error, { data }) => {
-					got.push(numberOf(data));
-				},
-			});
-			await old.flush();
+			const got = await listenAsOld(old);
 			const a = await open(nats, "a", connection);
 			for (const value of HONEST)
 				a.channel.send("nats://kvcr.old", numbered(value));
@@ -156,14 +162,7 @@ describeWithServer("a peer that only knows the subject for anybody", () => {
 
 	it("gets what a sender sent just before it closed", async () => {
 		const nats = await server();
-		const old = await raw(nats);
-		const got: number[] = [];
-		old.subscribe("kvcr.old", {
-			callback: (_error, { data }) => {
-				got.push(numberOf(data));
-			},
-		});
-		await old.flush();
+		const got = await listenAsOld(await raw(nats));
 		const a = await open(nats, "a");
 		for (const value of HONEST)
 			a.channel.send("nats://kvcr.old", numbered(value));
@@ -179,27 +178,20 @@ describeWithServer("a peer that only knows the subject for anybody", () => {
 				{user: old, password: p}
 			] }`;
 		const nats = await server(config('"kvcr.>"'));
-		const [own, old] = await Promise.all(
-			["a", "old"].map(async (user) => {
-				const connection = await connect({
-					servers: nats.address,
-					user,
-					pass: "p",
-				});
-				ends.push(() => connection.close());
-				return connection;
-			}),
-		);
-		const got: number[] = [];
-		old?.subscribe("kvcr.old", {
-			callback: (_error, { data }) => {
-				got.push(numberOf(data));
-			},
-		});
-		await old?.flush();
+		const dial = async (user: string) => {
+			const connection = await connect({
+				servers: nats.address,
+				user,
+				pass: "p",
+			});
+			ends.push(() => connection.close());
+			return connection;
+		};
+		const own = await dial("a");
+		const got = await listenAsOld(await dial("old"));
 		const a = await open(nats, "a", own);
 		await nats.reload(config('"kvcr.a", "kvcr.a._from.*", "kvcr._presence"'));
-		await own?.flush();
+		await own.flush();
 		await until("a message", () => {
 			a.channel.send("nats://kvcr.old", numbered(1));
 			return got.length > 0;

@@ -1,16 +1,9 @@
-import { type AddressInfo, createServer } from "node:net";
 import { controlChannelSuite, freePort } from "kvcr-core/testing";
 import { describe, it } from "vitest";
 import { generateCurveKeys, ZmqControlChannel } from "../src/index.js";
 
-/** A port at which nobody listens any more. */
-async function absentEndpoint(): Promise<string> {
-	const server = createServer();
-	await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-	const { port } = server.address() as AddressInfo;
-	await new Promise((resolve) => server.close(resolve));
-	return `tcp://127.0.0.1:${port}`;
-}
+/** An endpoint at which nobody listens. */
+const absentEndpoint = async () => `tcp://127.0.0.1:${await freePort()}`;
 
 /** The port of an endpoint; for a channel that may be anywhere, one that it still finds free when it restarts. */
 const portOf = async (host: string, endpoint?: string) =>
