@@ -288,15 +288,20 @@ export function wire(
 	const resolver = new HashResolver({
 		clock,
 		send: (endpoint, body) => {
+			const { type, resolutionId, hashes, remainingTimeoutMs } = body;
 			const peer = sources.metadataFor(endpoint, false);
 			return link.request(endpoint, {
-				...body,
-				...(peer !== undefined && { peer }),
+				type,
+				resolutionId,
+				hashes,
+				remainingTimeoutMs,
+				peer,
 			});
 		},
 		onIgnored: (reason) =>
 			telemetry.count("kvcr_resolution_ignored_total", { reason }),
 	});
+	const outcomes = telemetry.family("kvcr_hint_outcomes_total", "outcome");
 	const independent = new IndependentHintHandler({
 		clock,
 		resolver,
@@ -327,7 +332,7 @@ export function wire(
 				"an independent hint could not be admitted",
 			),
 		report: (outcome) => {
-			telemetry.count("kvcr_hint_outcomes_total", { outcome: outcome.outcome });
+			outcomes.count(outcome.outcome);
 			telemetry.duration("kvcr_hint_seconds", outcome.elapsedMs, {
 				outcome: outcome.outcome,
 			});

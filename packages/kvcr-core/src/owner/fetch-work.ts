@@ -55,7 +55,7 @@ export interface FetchOrder {
 	readonly defaultLayout: readonly string[] | undefined;
 	readonly adviceId: AdviceId | undefined;
 	/** Per key what its bytes must hash to, where the source has said so. */
-	readonly checksums?: readonly (bigint | undefined)[];
+	readonly checksums?: readonly (bigint | undefined)[] | undefined;
 	/** Clock time. */
 	readonly deadline: number;
 }

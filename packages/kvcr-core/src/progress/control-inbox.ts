@@ -11,7 +11,7 @@ import {
 	MalformedHashesResolvedError,
 	MalformedStartWriteError,
 } from "../protocol/index.js";
-import type { Telemetry } from "../telemetry/telemetry.js";
+import type { CounterFamily, Telemetry } from "../telemetry/telemetry.js";
 import type { PullEngine } from "../transfer/pull-engine.js";
 import type { ServeEngine } from "../transfer/serve-engine.js";
 import type { SourceDirectory } from "../transfer/sources.js";
@@ -32,9 +32,14 @@ export interface InboxHandlers {
 
 export class ControlInbox {
 	readonly #h: InboxHandlers;
+	readonly #received: CounterFamily;
 
 	constructor(handlers: InboxHandlers) {
 		this.#h = handlers;
+		this.#received = handlers.telemetry.family(
+			"kvcr_control_received_total",
+			"type",
+		);
 	}
 
 	/** Takes one message off the channel. */
@@ -46,7 +51,7 @@ export class ControlInbox {
 				this.#drop("unknown_type");
 				return;
 			}
-			telemetry.count("kvcr_control_received_total", { type: message.type });
+			this.#received.count(message.type);
 			this.#dispatch(message);
 		} catch (error) {
 			if (error instanceof MalformedStartWriteError) serve.malformed(error);

@@ -8,6 +8,7 @@
 import { Decoder, Encoder } from "@msgpack/msgpack";
 import { MAX_CONTROL_MESSAGE_BYTES } from "../ports/control-channel.js";
 import { FieldViolation } from "./errors.js";
+import { fieldNames } from "./field-names.js";
 import { MAX_NESTING } from "./limits.js";
 import { structureFault } from "./structure.js";
 
@@ -26,16 +27,38 @@ export type WireValue =
 export type WireMap = { [field: string]: WireValue };
 
 const encoder = new Encoder({ useBigInt64: true, maxDepth: MAX_NESTING });
-const decoder = new Decoder({ useBigInt64: true });
+const decoder = new Decoder({
+	useBigInt64: true,
+	keyDecoder: fieldNames,
+});
 
 /** Encodes a map. Integers take the shortest form if bigints went through {@link shortest}. */
 export function pack(value: WireMap): Uint8Array {
-	return encoder.encode(value);
+	return kept(encoder.encodeSharedRef(value));
+}
+
+/** Short messages lie in one buffer together: one of its own costs more than to encode it. */
+const SLAB_BYTES = 16 << 10;
+let slab = new Uint8Array(SLAB_BYTES);
+let slabUsed = 0;
+
+/** A copy of what lies in the encoder's buffer, which the next call makes use of again. */
+function kept(bytes: Uint8Array): Uint8Array {
+	const { length } = bytes;
+	if (length > SLAB_BYTES / 8) return bytes.slice();
+	if (slabUsed + length > SLAB_BYTES) {
+		slab = new Uint8Array(SLAB_BYTES);
+		slabUsed = 0;
+	}
+	const copy = slab.subarray(slabUsed, slabUsed + length);
+	slabUsed += length;
+	copy.set(bytes);
+	return copy;
 }
 
 /**
  * Decodes one map. Integers come as number, or as bigint when they were sent in eight bytes, whatever their value.
- * Binary fields are views of `bytes`.
+ * Binary fields are views of `bytes`, plain ones also where those are a Buffer, whose `slice` does not copy.
  * @throws FieldViolation for anything but a well-formed map of at most 1 MiB.
  */
 export function unpack(bytes: Uint8Array): Record<string, unknown> {
@@ -55,7 +78,7 @@ export function unpack(bytes: Uint8Array): Record<string, unknown> {
 		);
 	let value: unknown;
 	try {
-		value = decoder.decode(bytes);
+		value = decoder.decode(plain(bytes));
 	} catch (error) {
 		// Left to the decoder: the map key "__proto__", which it refuses.
 		throw new FieldViolation(
@@ -66,6 +89,12 @@ export function unpack(bytes: Uint8Array): Record<string, unknown> {
 	}
 	if (!isWireMap(value)) throw new FieldViolation("message", value, "a map");
 	return value;
+}
+
+function plain(bytes: Uint8Array): Uint8Array {
+	return Buffer.isBuffer(bytes)
+		? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+		: bytes;
 }
 
 /**

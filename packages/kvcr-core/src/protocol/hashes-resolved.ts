@@ -10,6 +10,7 @@ import {
 	readUint64,
 } from "./fields.js";
 import {
+	type MessageBody,
 	type MessageHeader,
 	readReplyHeader,
 	replyMap,
@@ -40,7 +41,7 @@ export interface ResolvedHash {
 	/** Bytes of each piece. */
 	readonly sizes: readonly number[];
 	/** XXH64 of all pieces in order, where the source keeps checksums and has computed this one. */
-	readonly checksum?: bigint;
+	readonly checksum?: bigint | undefined;
 }
 
 /** The source's answer for one hash. */
@@ -67,9 +68,10 @@ export interface HashesResolvedMessage {
 }
 
 export function encodeHashesResolved(
-	message: HashesResolvedMessage,
+	message: MessageBody<HashesResolvedMessage>,
+	header: MessageHeader,
 ): Uint8Array {
-	const map = replyMap(message.type, message.header);
+	const map = replyMap(message.type, header);
 	map.resolution_id = shortest(message.resolutionId);
 	map.results = message.results.map(
 		(result): WireValue =>
@@ -85,7 +87,7 @@ export function encodeHashesResolved(
 					]
 				: [result.status],
 	);
-	writeHeader(map, message.header);
+	writeHeader(map, header);
 	return pack(map);
 }
 
@@ -129,7 +131,7 @@ type OpenResult =
 			key: BlockKey;
 			labels: readonly string[];
 			sizes: readonly number[];
-			checksum?: bigint;
+			checksum: bigint | undefined;
 	  };
 
 function readResult(
@@ -147,9 +149,8 @@ function readResult(
 			key: readKey(key, `${path}[1]`),
 			labels: layout.labels,
 			sizes: layout.sizes,
-			...(entry.length === 5 && {
-				checksum: readUint64(checksum, `${path}[4]`),
-			}),
+			checksum:
+				entry.length === 5 ? readUint64(checksum, `${path}[4]`) : undefined,
 		};
 	}
 	if (
@@ -168,24 +169,26 @@ function readResult(
 /** Labels and sizes of one layout. */
 type Layout = Pick<ResolvedHash, "labels" | "sizes">;
 
+/** The layout read last, in whatever message: an engine has few, and the next one is mostly the same. */
+let recentLayout: Layout | undefined;
+
 /** The layouts of one message are few, and mostly follow their like: equal ones become one pair of arrays. */
 class LayoutReader {
 	readonly #known = new Map<string, Layout>();
-	#last: Layout | undefined;
 
 	read(labels: unknown, sizes: unknown, path: string): Layout {
-		const last = this.#last;
+		const recent = recentLayout;
 		if (
-			last !== undefined &&
-			isList(labels, last.labels) &&
-			isList(sizes, last.sizes)
+			recent !== undefined &&
+			isList(labels, recent.labels) &&
+			isList(sizes, recent.sizes)
 		)
-			return last;
+			return recent;
 		const layout = this.#check(labels, sizes, path);
 		const name = JSON.stringify([layout.labels, layout.sizes]);
 		const known = this.#known.get(name) ?? layout;
 		this.#known.set(name, known);
-		this.#last = known;
+		recentLayout = known;
 		return known;
 	}
 

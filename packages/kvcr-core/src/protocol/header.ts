@@ -19,6 +19,9 @@ export interface MessageHeader {
 	readonly sourceControlEndpoint?: string | undefined;
 }
 
+/** A message without its header, which is the same for every message to a peer. */
+export type MessageBody<M> = M extends unknown ? Omit<M, "header"> : never;
+
 /** Reads the header fields of a decoded message. */
 export function readHeader(fields: Record<string, unknown>): MessageHeader {
 	const sender = readOptionalName(

@@ -15,8 +15,10 @@ export type { MessageHeader } from "./header.js";
 export * from "./limits.js";
 export {
 	type ControlMessage,
+	type ControlMessageBody,
 	type ControlMessageType,
 	decodeControlMessage,
+	encodeControlBody,
 	encodeControlMessage,
 } from "./messages.js";
 export {

@@ -7,6 +7,7 @@ import {
 	type HashesResolvedMessage,
 	readHashesResolved,
 } from "./hashes-resolved.js";
+import type { MessageBody, MessageHeader } from "./header.js";
 import {
 	encodeResolveHashes,
 	type ResolveHashesMessage,
@@ -57,25 +58,36 @@ export type ControlMessage =
 /** Wire types known here. */
 export type ControlMessageType = ControlMessage["type"];
 
+/** A control message without its header. */
+export type ControlMessageBody = MessageBody<ControlMessage>;
+
 /** Encodes a message. What it holds is the caller's responsibility; the channel refuses what is too large. */
 export function encodeControlMessage(message: ControlMessage): Uint8Array {
-	switch (message.type) {
+	return encodeControlBody(message, message.header);
+}
+
+/** {@link encodeControlMessage} for a message whose header comes apart from it. */
+export function encodeControlBody(
+	body: ControlMessageBody,
+	header: MessageHeader,
+): Uint8Array {
+	switch (body.type) {
 		case "target_metadata":
-			return encodeTargetMetadata(message);
+			return encodeTargetMetadata(body, header);
 		case "target_metadata_ack":
-			return encodeTargetMetadataAck(message);
+			return encodeTargetMetadataAck(body, header);
 		case "start_write":
-			return encodeStartWrite(message);
+			return encodeStartWrite(body, header);
 		case "write_refused":
-			return encodeWriteRefused(message);
+			return encodeWriteRefused(body, header);
 		case "write_probe":
-			return encodeWriteProbe(message);
+			return encodeWriteProbe(body, header);
 		case "write_probe_ack":
-			return encodeWriteProbeAck(message);
+			return encodeWriteProbeAck(body, header);
 		case "resolve_hashes":
-			return encodeResolveHashes(message);
+			return encodeResolveHashes(body, header);
 		case "hashes_resolved":
-			return encodeHashesResolved(message);
+			return encodeHashesResolved(body, header);
 	}
 }
 

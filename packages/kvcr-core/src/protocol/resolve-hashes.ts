@@ -3,7 +3,12 @@ import type { RouterHash } from "../ports/names.js";
 import { pack, shortest, type WireMap } from "./codec.js";
 import { FieldViolation } from "./errors.js";
 import { integerOf, readArray, readTimeoutMs, readUint64 } from "./fields.js";
-import { type MessageHeader, readHeader, writeHeader } from "./header.js";
+import {
+	type MessageBody,
+	type MessageHeader,
+	readHeader,
+	writeHeader,
+} from "./header.js";
 import { MAX_HASHES_PER_MESSAGE } from "./limits.js";
 import { type PeerMetadata, readPeer, writePeer } from "./regions.js";
 
@@ -16,17 +21,20 @@ export interface ResolveHashesMessage {
 	readonly hashes: readonly RouterHash[];
 	/** Time left until the asker gives up, in milliseconds: finite, above 0. */
 	readonly remainingTimeoutMs: number;
-	readonly peer?: PeerMetadata;
+	readonly peer?: PeerMetadata | undefined;
 }
 
-export function encodeResolveHashes(message: ResolveHashesMessage): Uint8Array {
+export function encodeResolveHashes(
+	message: MessageBody<ResolveHashesMessage>,
+	header: MessageHeader,
+): Uint8Array {
 	const map: WireMap = {
 		type: message.type,
 		resolution_id: shortest(message.resolutionId),
 		hashes: message.hashes.map(shortest),
 		remaining_timeout_ms: message.remainingTimeoutMs,
 	};
-	writeHeader(map, message.header);
+	writeHeader(map, header);
 	writePeer(map, message.peer);
 	return pack(map);
 }
@@ -34,14 +42,13 @@ export function encodeResolveHashes(message: ResolveHashesMessage): Uint8Array {
 export function readResolveHashes(
 	fields: Record<string, unknown>,
 ): ResolveHashesMessage {
-	const peer = readPeer(fields);
 	return {
 		type: "resolve_hashes",
 		header: readHeader(fields),
 		resolutionId: readUint64(fields.resolution_id, "resolution_id"),
 		hashes: readHashes(fields.hashes),
 		remainingTimeoutMs: readTimeoutMs(fields.remaining_timeout_ms),
-		...(peer === undefined ? {} : { peer }),
+		peer: readPeer(fields),
 	};
 }
 

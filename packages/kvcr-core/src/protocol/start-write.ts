@@ -21,7 +21,12 @@ import {
 	readOptionalIncarnation,
 	readTimeoutMs,
 } from "./fields.js";
-import { type MessageHeader, readHeader, writeHeader } from "./header.js";
+import {
+	type MessageBody,
+	type MessageHeader,
+	readHeader,
+	writeHeader,
+} from "./header.js";
 import { MAX_KEYS_PER_WRITE, MAX_STRING_BYTES } from "./limits.js";
 import { type PeerMetadata, readPeer, writePeer } from "./regions.js";
 
@@ -36,7 +41,7 @@ export interface StartWriteMessage {
 	/** Time left until the target's operation deadline, in milliseconds: finite, above 0. */
 	readonly remainingTimeoutMs: number;
 	/** The incarnation the target believes it talks to; a source with another one refuses. Absent: any. */
-	readonly sourceIncarnation?: Incarnation;
+	readonly sourceIncarnation?: Incarnation | undefined;
 	/** At least one, all different. Views of the received message after decoding. */
 	readonly keys: readonly BlockKey[];
 	/** Per key its destination elements, at least one each, all owned by the sending agent. */
@@ -48,10 +53,13 @@ export interface StartWriteMessage {
 	/** On the wire only when `move`. */
 	readonly mode: TransferMode;
 	/** Left out when the source is known to have it. */
-	readonly peer?: PeerMetadata;
+	readonly peer?: PeerMetadata | undefined;
 }
 
-export function encodeStartWrite(message: StartWriteMessage): Uint8Array {
+export function encodeStartWrite(
+	message: MessageBody<StartWriteMessage>,
+	header: MessageHeader,
+): Uint8Array {
 	const map: WireMap = {
 		type: message.type,
 		op_handle: shortest(message.opHandle),
@@ -63,7 +71,7 @@ export function encodeStartWrite(message: StartWriteMessage): Uint8Array {
 	};
 	if (!message.allowFramework) map.allow_framework = false;
 	if (message.mode === "move") map.mode = "move";
-	writeHeader(map, message.header);
+	writeHeader(map, header);
 	writePeer(map, message.peer);
 	return pack(map);
 }
@@ -99,13 +107,12 @@ function readBody(
 	const mode = fields.mode ?? "copy";
 	if (mode !== "copy" && mode !== "move")
 		throw new FieldViolation("mode", mode, `"copy" or "move"`);
-	const peer = readPeer(fields);
 	return {
 		type: "start_write",
 		header,
 		opHandle,
 		remainingTimeoutMs: readTimeoutMs(fields.remaining_timeout_ms),
-		...(sourceIncarnation === undefined ? {} : { sourceIncarnation }),
+		sourceIncarnation,
 		keys,
 		dstDescriptors: readElementLists(
 			fields.dst_descriptors,
@@ -124,7 +131,7 @@ function readBody(
 			true,
 		),
 		mode,
-		...(peer === undefined ? {} : { peer }),
+		peer: readPeer(fields),
 	};
 }
 

@@ -3,6 +3,7 @@ import type { OpHandle } from "../ports/names.js";
 import { pack, shortest } from "./codec.js";
 import { readOpHandle } from "./fields.js";
 import {
+	type MessageBody,
 	type MessageHeader,
 	readReplyHeader,
 	replyMap,
@@ -17,12 +18,13 @@ export interface TargetMetadataAckMessage {
 }
 
 export function encodeTargetMetadataAck(
-	message: TargetMetadataAckMessage,
+	message: MessageBody<TargetMetadataAckMessage>,
+	header: MessageHeader,
 ): Uint8Array {
-	const map = replyMap(message.type, message.header);
+	const map = replyMap(message.type, header);
 	if (message.opHandle !== undefined)
 		map.op_handle = shortest(message.opHandle);
-	writeHeader(map, message.header);
+	writeHeader(map, header);
 	return pack(map);
 }
 

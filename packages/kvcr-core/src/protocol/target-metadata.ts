@@ -1,6 +1,11 @@
 /** `target_metadata`, target → source: connect ahead of need. */
 import { pack, type WireMap } from "./codec.js";
-import { type MessageHeader, readHeader, writeHeader } from "./header.js";
+import {
+	type MessageBody,
+	type MessageHeader,
+	readHeader,
+	writeHeader,
+} from "./header.js";
 import { type PeerMetadata, readPeer, writePeer } from "./regions.js";
 
 export interface TargetMetadataMessage {
@@ -11,10 +16,11 @@ export interface TargetMetadataMessage {
 }
 
 export function encodeTargetMetadata(
-	message: TargetMetadataMessage,
+	message: MessageBody<TargetMetadataMessage>,
+	header: MessageHeader,
 ): Uint8Array {
 	const map: WireMap = { type: message.type };
-	writeHeader(map, message.header);
+	writeHeader(map, header);
 	writePeer(map, message.peer);
 	return pack(map);
 }

@@ -7,6 +7,7 @@ import {
 	readOptionalIncarnation,
 } from "./fields.js";
 import {
+	type MessageBody,
 	type MessageHeader,
 	readReplyHeader,
 	replyMap,
@@ -23,13 +24,16 @@ export interface WriteProbeAckMessage {
 	readonly deadIncarnation?: Incarnation;
 }
 
-export function encodeWriteProbeAck(message: WriteProbeAckMessage): Uint8Array {
-	const map = replyMap(message.type, message.header);
+export function encodeWriteProbeAck(
+	message: MessageBody<WriteProbeAckMessage>,
+	header: MessageHeader,
+): Uint8Array {
+	const map = replyMap(message.type, header);
 	map.op_handle = shortest(message.opHandle);
 	map.terminal = message.terminal;
 	if (message.deadIncarnation !== undefined)
 		map.dead_incarnation = message.deadIncarnation;
-	writeHeader(map, message.header);
+	writeHeader(map, header);
 	return pack(map);
 }
 

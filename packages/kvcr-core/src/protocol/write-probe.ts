@@ -2,7 +2,12 @@
 import type { Incarnation, OpHandle } from "../ports/names.js";
 import { pack, shortest, type WireMap } from "./codec.js";
 import { readOpHandle, readOptionalIncarnation } from "./fields.js";
-import { type MessageHeader, readHeader, writeHeader } from "./header.js";
+import {
+	type MessageBody,
+	type MessageHeader,
+	readHeader,
+	writeHeader,
+} from "./header.js";
 import { type PeerMetadata, readPeer, writePeer } from "./regions.js";
 
 export interface WriteProbeMessage {
@@ -15,13 +20,16 @@ export interface WriteProbeMessage {
 	readonly peer?: PeerMetadata;
 }
 
-export function encodeWriteProbe(message: WriteProbeMessage): Uint8Array {
+export function encodeWriteProbe(
+	message: MessageBody<WriteProbeMessage>,
+	header: MessageHeader,
+): Uint8Array {
 	const map: WireMap = {
 		type: message.type,
 		op_handle: shortest(message.opHandle),
 		source_incarnation: message.sourceIncarnation ?? null,
 	};
-	writeHeader(map, message.header);
+	writeHeader(map, header);
 	writePeer(map, message.peer);
 	return pack(map);
 }

@@ -3,6 +3,7 @@ import type { OpHandle } from "../ports/names.js";
 import { pack, shortest } from "./codec.js";
 import { readOpHandle } from "./fields.js";
 import {
+	type MessageBody,
 	type MessageHeader,
 	readReplyHeader,
 	replyMap,
@@ -15,10 +16,13 @@ export interface WriteRefusedMessage {
 	readonly opHandle: OpHandle;
 }
 
-export function encodeWriteRefused(message: WriteRefusedMessage): Uint8Array {
-	const map = replyMap(message.type, message.header);
+export function encodeWriteRefused(
+	message: MessageBody<WriteRefusedMessage>,
+	header: MessageHeader,
+): Uint8Array {
+	const map = replyMap(message.type, header);
 	map.op_handle = shortest(message.opHandle);
-	writeHeader(map, message.header);
+	writeHeader(map, header);
 	return pack(map);
 }
 

@@ -173,7 +173,7 @@ export class HashResponder {
 			key,
 			labels: layout.labels,
 			sizes: layout.sizes,
-			...(layout.checksum !== undefined && { checksum: layout.checksum }),
+			checksum: layout.checksum,
 		};
 	}
 }

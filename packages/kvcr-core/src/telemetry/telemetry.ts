@@ -40,7 +40,7 @@ export interface TransferEvent {
 	/** `"partial"`: some of its blocks. */
 	readonly result: "success" | "partial" | "failed";
 	/** Why not all of it was a success, from a fixed set. */
-	readonly reason?: string;
+	readonly reason?: string | undefined;
 	/** Blocks that were moved. */
 	readonly blocks: number;
 	/** Bytes of those blocks. */
@@ -58,6 +58,32 @@ interface Counter {
 	value: number;
 }
 
+/** The series of a counter that differ in one label, found by its value: for what is counted with every message. */
+export class CounterFamily {
+	readonly #series: (value: string) => Counter;
+	readonly #added: (series: Counter, by: number) => void;
+	readonly #byValue = new Map<string, Counter>();
+
+	constructor(
+		series: (value: string) => Counter,
+		added: (series: Counter, by: number) => void,
+	) {
+		this.#series = series;
+		this.#added = added;
+	}
+
+	/** Adds to the series with this value of the label. */
+	count(value: string, by = 1): void {
+		let series = this.#byValue.get(value);
+		if (series === undefined) {
+			series = this.#series(value);
+			this.#byValue.set(value, series);
+		}
+		series.value += by;
+		this.#added(series, by);
+	}
+}
+
 /** Counts, logs and publishes. */
 export class Telemetry {
 	/** The logger it was given, which cannot throw here. */
@@ -69,6 +95,8 @@ export class Telemetry {
 	readonly #transfers = channel(TRANSFER_CHANNEL);
 	readonly #resilience = channel(RESILIENCE_CHANNEL);
 
+	readonly #blocks = this.family("kvcr_transfer_blocks_total", "side");
+	readonly #bytes = this.family("kvcr_transfer_bytes_total", "side");
 	readonly #instance: Incarnation;
 
 	/** @param instance Tells the messages of several instances in one process apart. */
@@ -93,15 +121,17 @@ export class Telemetry {
 		labels: Readonly<Record<string, string>> = {},
 		by = 1,
 	): void {
-		// The order of labels is that of the calls in this project, which is fixed.
-		let series: string = name;
-		for (const label in labels) series += `,${labels[label]}`;
-		const counter = this.#counters.get(series);
-		if (counter !== undefined) counter.value += by;
-		else this.#counters.set(series, { name, labels, value: by });
-		const stats = this.#stats;
-		if (stats !== undefined)
-			this.#guard(() => stats.increaseCounter(name, by, labels));
+		const series = this.#series(name, labels);
+		series.value += by;
+		this.#tell(series, by);
+	}
+
+	/** The counters of this name that differ in `label`. */
+	family(name: CounterName, label: string): CounterFamily {
+		return new CounterFamily(
+			(value) => this.#series(name, { [label]: value }),
+			(series, by) => this.#tell(series, by),
+		);
 	}
 
 	/** Records a duration in milliseconds; reported in seconds. */
@@ -140,28 +170,14 @@ export class Telemetry {
 
 	/** Publishes and counts one ended transfer. */
 	transfer(event: TransferEvent): void {
-		this.count("kvcr_transfers_total", {
-			side: event.side,
-			scope: event.scope,
-			result: event.result,
-		});
+		const { side, scope, result } = event;
+		const labels = { side, scope, result };
+		this.count("kvcr_transfers_total", labels);
 		if (event.blocks > 0) {
-			this.count(
-				"kvcr_transfer_blocks_total",
-				{ side: event.side },
-				event.blocks,
-			);
-			this.count(
-				"kvcr_transfer_bytes_total",
-				{ side: event.side },
-				event.bytes,
-			);
+			this.#blocks.count(side, event.blocks);
+			this.#bytes.count(side, event.bytes);
 		}
-		this.duration("kvcr_transfer_seconds", event.elapsedMs, {
-			side: event.side,
-			scope: event.scope,
-			result: event.result,
-		});
+		this.duration("kvcr_transfer_seconds", event.elapsedMs, labels);
 		if (this.#transfers.hasSubscribers)
 			this.#transfers.publish({ instance: this.#instance, ...event });
 	}
@@ -174,6 +190,28 @@ export class Telemetry {
 		});
 		if (this.#resilience.hasSubscribers)
 			this.#resilience.publish({ instance: this.#instance, report });
+	}
+
+	/** The series of a counter with these labels, begun at 0 where it is new. */
+	#series(
+		name: CounterName,
+		labels: Readonly<Record<string, string>>,
+	): Counter {
+		// The order of labels is that of the calls in this project, which is fixed.
+		let id: string = name;
+		for (const label in labels) id += `,${labels[label]}`;
+		let series = this.#counters.get(id);
+		if (series === undefined) {
+			series = { name, labels, value: 0 };
+			this.#counters.set(id, series);
+		}
+		return series;
+	}
+
+	#tell({ name, labels }: Counter, by: number): void {
+		const stats = this.#stats;
+		if (stats !== undefined)
+			this.#guard(() => stats.increaseCounter(name, by, labels));
 	}
 
 	/** Foreign code (a logger, a metrics registry) must not disturb progress. */

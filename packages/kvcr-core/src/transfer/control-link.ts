@@ -1,14 +1,9 @@
 /** Outgoing control messages: adds the header every message carries, encodes, sends, counts. */
 import type { ControlChannel, Incarnation } from "../ports/index.js";
 import type { HotWait } from "../progress/hot-wait.js";
-import type { ControlMessage, MessageHeader } from "../protocol/index.js";
-import { encodeControlMessage } from "../protocol/index.js";
-import type { Telemetry } from "../telemetry/telemetry.js";
-
-type WithoutHeader<M> = M extends unknown ? Omit<M, "header"> : never;
-
-/** A control message without its header. */
-export type MessageBody = WithoutHeader<ControlMessage>;
+import type { ControlMessageBody, MessageHeader } from "../protocol/index.js";
+import { encodeControlBody } from "../protocol/index.js";
+import type { CounterFamily, Telemetry } from "../telemetry/telemetry.js";
 
 /** Sends messages in the name of one instance. */
 export class ControlLink {
@@ -16,6 +11,8 @@ export class ControlLink {
 	readonly #agentName: string;
 	readonly #incarnation: Incarnation;
 	readonly #telemetry: Telemetry;
+	readonly #sent: CounterFamily;
+	readonly #refused: CounterFamily;
 	readonly #hotWait: HotWait;
 
 	constructor(
@@ -30,10 +27,12 @@ export class ControlLink {
 		this.#agentName = agentName;
 		this.#incarnation = incarnation;
 		this.#telemetry = telemetry;
+		this.#sent = telemetry.family("kvcr_control_sent_total", "type");
+		this.#refused = telemetry.family("kvcr_control_refused_total", "type");
 	}
 
 	/** Sends a request; replies come to the channel's own endpoint. False: not accepted. */
-	request(endpoint: string, body: MessageBody): boolean {
+	request(endpoint: string, body: ControlMessageBody): boolean {
 		const own = this.#channel.endpoint;
 		const accepted = this.#send(endpoint, body, own, endpoint);
 		if (accepted) this.#hotWait.expect();
@@ -46,7 +45,7 @@ export class ControlLink {
 	 */
 	reply(
 		endpoint: string,
-		body: MessageBody,
+		body: ControlMessageBody,
 		askedEndpoint: string | undefined,
 	): boolean {
 		const own = askedEndpoint ?? this.#channel.endpoint;
@@ -60,7 +59,7 @@ export class ControlLink {
 
 	#send(
 		endpoint: string,
-		body: MessageBody,
+		body: ControlMessageBody,
 		own: string | undefined,
 		asked: string | undefined,
 	): boolean {
@@ -72,10 +71,7 @@ export class ControlLink {
 		};
 		let accepted: boolean;
 		try {
-			accepted = this.#channel.send(
-				endpoint,
-				encodeControlMessage({ ...body, header } as ControlMessage),
-			);
+			accepted = this.#channel.send(endpoint, encodeControlBody(body, header));
 		} catch (error) {
 			// A channel that throws breaks its contract; the message counts as not accepted.
 			this.#telemetry.warnOnce(
@@ -85,10 +81,7 @@ export class ControlLink {
 			);
 			accepted = false;
 		}
-		this.#telemetry.count(
-			accepted ? "kvcr_control_sent_total" : "kvcr_control_refused_total",
-			{ type: body.type },
-		);
+		(accepted ? this.#sent : this.#refused).count(body.type);
 		return accepted;
 	}
 }

@@ -269,7 +269,7 @@ export class PullEngine {
 			allowLayoutSubset: request.scope === "deliver",
 			allowFramework: request.allowFramework,
 			mode: request.mode,
-			...(peer !== undefined && { peer }),
+			peer,
 		});
 		if (accepted) return;
 		sources.invalidate(request.source);
@@ -395,7 +395,7 @@ export class PullEngine {
 			side: "destination",
 			scope: pull.request.scope,
 			result,
-			...(result !== "success" && { reason }),
+			reason: result === "success" ? undefined : reason,
 			blocks: completed.size,
 			bytes,
 			elapsedMs: clock.now() - pull.startedAt,

@@ -260,7 +260,13 @@ export class ServeEngine {
 			for (const element of elements) {
 				const found = this.#o.routes.locate(route, element);
 				if (found === undefined) return undefined;
-				pieces.push({ ...found, label: element.label });
+				const { regionIndex, size } = found;
+				pieces.push({
+					regionIndex,
+					element: found.element,
+					size,
+					label: element.label,
+				});
 			}
 			result.push(pieces);
 		}
@@ -439,7 +445,7 @@ export class ServeEngine {
 			side: "source",
 			scope: "serve",
 			result: partial ? "partial" : result,
-			...(result === "failed" && { reason }),
+			reason: result === "failed" ? reason : undefined,
 			blocks: result === "success" ? job.blocks : 0,
 			bytes: result === "success" ? job.bytes : 0,
 			elapsedMs: clock.now() - job.request.startedAt,
