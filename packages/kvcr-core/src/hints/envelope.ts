@@ -1,6 +1,7 @@
 /** Hint envelopes: what a router says, checked as a whole before any of it takes effect. */
 import { isUtf8 } from "node:buffer";
 import { InvalidHintError, showValue } from "../ports/errors.js";
+import { KnownTexts } from "../ports/known-texts.js";
 import { type RouterHash, UINT64_MAX } from "../ports/names.js";
 import type { TransferMode } from "../protocol/index.js";
 import { HashTable } from "./hash-table.js";
@@ -54,12 +55,29 @@ export interface VersionMismatch {
 /** A checked envelope. */
 export interface HintEnvelope {
 	/** As the router named it; for logs. */
-	readonly messageId?: string;
+	readonly messageId?: string | undefined;
 	/** At least one. */
 	readonly actions: readonly FetchAction[];
 	/** Versions other than those understood, in order; empty as a rule. */
 	readonly versionMismatches: readonly VersionMismatch[];
 }
+
+/** Names of the fields read here. */
+const FIELDS = new KnownTexts([
+	"protocol_version",
+	"message_id",
+	"actions",
+	"action_type",
+	"action_version",
+	"action_id",
+	"payload",
+	"source_control_endpoint",
+	"block_hashes",
+	"scope",
+	"mode",
+	"allow_framework",
+	"no_retain",
+]);
 
 const SCOPES: readonly HintScope[] = ["request", "independent"];
 const MODES: readonly TransferMode[] = ["copy", "move"];
@@ -108,10 +126,11 @@ function parseText(input: string | Uint8Array): unknown {
 			bytes,
 			`at most ${MAX_HINT_BYTES} bytes`,
 		);
-	if (!isUtf8(bytes))
+	// What was a string is valid as it was written.
+	if (typeof input !== "string" && !isUtf8(bytes))
 		throw new InvalidHintError("envelope", bytes, "JSON in UTF-8");
 	try {
-		return parseJson(bytes);
+		return parseJson(bytes, FIELDS);
 	} catch (error) {
 		if (!(error instanceof JsonSyntaxError)) throw error;
 		const context = bytes.subarray(error.offset, error.offset + 40);
@@ -177,11 +196,7 @@ function readEnvelope(value: unknown, context: HintContext): HintEnvelope {
 			entries,
 			`a list with at least one ${FETCH_ACTION_TYPE} action`,
 		);
-	return {
-		...(messageId === undefined ? {} : { messageId }),
-		actions,
-		versionMismatches,
-	};
+	return { messageId, actions, versionMismatches };
 }
 
 function readFetch(

@@ -11,12 +11,7 @@ import {
 	InvalidArgumentError,
 	KvcrError,
 } from "../ports/errors.js";
-import {
-	type AdviceId,
-	type BlockKey,
-	keyText,
-	type RouterHash,
-} from "../ports/names.js";
+import type { AdviceId, RouterHash } from "../ports/names.js";
 import type { ResolvedHash } from "../protocol/index.js";
 import type { Resolution, ResolutionResult } from "../resolution/index.js";
 import type { FetchAction } from "./envelope.js";
@@ -27,10 +22,7 @@ import {
 } from "./outcomes.js";
 import { type BlockGroup, groupBlocks } from "./placement-groups.js";
 import { PlacementLanes } from "./placement-lanes.js";
-import type {
-	IndependentHintOptions,
-	PlacementResult,
-} from "./placement-port.js";
+import type { IndependentHintOptions } from "./placement-port.js";
 
 export type {
 	HintOutcome,
@@ -41,7 +33,6 @@ export type {
 	IndependentHintOptions,
 	PlacementGroup,
 	PlacementPort,
-	PlacementResult,
 } from "./placement-port.js";
 
 /** Keys checked, and keys admitted, in one turn of the owner at most. */
@@ -281,8 +272,8 @@ export class IndependentHintHandler {
 		const adviceId = advice.createPrivate({ ...group.hint.action, hashes });
 		group.adviceId = adviceId;
 		try {
-			placement.fetch({ adviceId, keys, layout, checksums }, (results) =>
-				this.#fetched(group, results),
+			placement.fetch({ adviceId, keys, layout, checksums }, (outcomes) =>
+				this.#fetched(group, outcomes),
 			);
 		} catch (error) {
 			const outcome =
@@ -296,23 +287,17 @@ export class IndependentHintHandler {
 		}
 	}
 
-	#fetched(group: HintGroup, results: readonly PlacementResult[]): void {
-		const { keys } = group.blocks;
-		const byKey = new Map<string, PlacementOutcome>();
+	#fetched(group: HintGroup, outcomes: readonly PlacementOutcome[]): void {
 		let unanswered: Hint["unanswered"];
 		let answered = false;
-		for (const { key, outcome } of results) {
-			byKey.set(keyText(key), outcome);
+		for (const outcome of outcomes) {
 			if (outcome === "timeout" || outcome === "peer_unreachable")
 				unanswered ??= outcome;
 			else answered = true;
 		}
 		// A source that lets a whole group pass without an answer is not asked for the rest, one deadline after another.
 		if (!answered) group.hint.unanswered ??= unanswered;
-		this.#endGroup(
-			group,
-			(i) => byKey.get(keyText(keys[i] as BlockKey)) ?? "transfer_failed",
-		);
+		this.#endGroup(group, (i) => outcomes[i] ?? "transfer_failed");
 		if (this.#lanes.hasNext) this.#askForTurn();
 	}
 

@@ -4,6 +4,7 @@
  * Libraries that keep long numbers hand every number over as text; a list of 100,000 hashes then takes several times
  * as long as an event loop should be held up. Here digits are summed up in place.
  */
+import { KnownTexts } from "../ports/known-texts.js";
 
 /** A value as read: integers are bigint, other numbers are number, objects have no prototype. */
 export type JsonValue =
@@ -38,12 +39,15 @@ export const MAX_JSON_NESTING = 64;
 /** Longest integer kept exactly, in digits: turning longer ones into a bigint takes quadratic time. */
 const MAX_INTEGER_DIGITS = 64;
 
+const NO_KEYS = new KnownTexts([]);
+
 /**
  * Parses one JSON text given as UTF-8. An integer of more than 64 digits comes as number, which no caller takes for exact.
+ * @param keys Keys that are likely in it. Default: none.
  * @throws JsonSyntaxError
  */
-export function parseJson(text: Uint8Array): JsonValue {
-	return new Reader(text).document();
+export function parseJson(text: Uint8Array, keys = NO_KEYS): JsonValue {
+	return new Reader(text, keys).document();
 }
 
 const SPACE = 0x20;
@@ -72,9 +76,11 @@ const wide = new BigUint64Array(words.buffer);
 
 class Reader {
 	readonly #bytes: Buffer;
+	readonly #keys: KnownTexts;
 	#at = 0;
 
-	constructor(bytes: Uint8Array) {
+	constructor(bytes: Uint8Array, keys: KnownTexts) {
+		this.#keys = keys;
 		this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 	}
 
@@ -137,12 +143,23 @@ class Reader {
 		do {
 			this.#skipSpace();
 			if (this.#bytes[this.#at] !== QUOTE) this.#fail("a quoted key");
-			const key = this.#string();
+			const key = this.#key();
 			if (!this.#skip(COLON)) this.#fail(`":"`);
 			object[key] = this.#value(depth);
 		} while (this.#skip(COMMA));
 		if (!this.#skip(CLOSE_OBJECT)) this.#fail(`"," or "}"`);
 		return object;
+	}
+
+	#key(): string {
+		const bytes = this.#bytes;
+		const start = this.#at + 1;
+		let end = start;
+		while (end < bytes.length && bytes[end] !== QUOTE) end++;
+		const known = this.#keys.find(bytes, start, end - start);
+		if (known === undefined) return this.#string();
+		this.#at = end + 1;
+		return known;
 	}
 
 	#enter(depth: number): void {

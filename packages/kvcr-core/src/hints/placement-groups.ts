@@ -109,9 +109,14 @@ function judge(
 	const fits = labels.every((label, i) => rules.slotBytes(label) === sizes[i]);
 	return {
 		sizes,
-		name: fits && labels.length > 0 ? JSON.stringify(labels) : undefined,
+		name: fits && labels.length > 0 ? layoutName(labels) : undefined,
 		blockBytes: sizes.reduce((sum, size) => sum + size, 0),
 	};
+}
+
+/** A text that no other list of labels has. */
+function layoutName(labels: readonly string[]): string {
+	return labels.length === 1 ? `:${labels[0]}` : JSON.stringify(labels);
 }
 
 function keysPerGroup(labels: readonly string[]): number {

@@ -15,22 +15,16 @@ export interface PlacementGroup {
 	readonly checksums?: readonly (bigint | undefined)[];
 }
 
-/** How one key of a group ended. */
-export interface PlacementResult {
-	readonly key: BlockKey;
-	readonly outcome: PlacementOutcome;
-}
-
 /** The owner's side, as far as placement needs it. */
 export interface PlacementPort {
 	/**
-	 * Runs one ordinary fetch and releases its claims again. `done` is called once, possibly before this returns, with a result
-	 * per key. Called in owner tasks only.
+	 * Runs one ordinary fetch and releases its claims again. `done` is called once, possibly before this returns, with an outcome
+	 * per key, in their order. Called in owner tasks only.
 	 * @throws when the group is not admitted; then `done` is not called.
 	 */
 	fetch(
 		group: PlacementGroup,
-		done: (results: readonly PlacementResult[]) => void,
+		done: (outcomes: readonly PlacementOutcome[]) => void,
 	): void;
 	/** Runs a task in the owner's next API call or poll. What the task throws reaches the caller of that. */
 	enqueueOwner(task: () => void): void;

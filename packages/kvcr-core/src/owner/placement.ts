@@ -1,10 +1,6 @@
 /** Fetches on behalf of independent hints: no handle, no completion, claims only while a group is under way. */
 import type { Residency } from "../cache/index.js";
-import type {
-	PlacementGroup,
-	PlacementOutcome,
-	PlacementResult,
-} from "../hints/independent.js";
+import type { PlacementGroup, PlacementOutcome } from "../hints/independent.js";
 import { type FetchParts, type FetchSink, FetchWork } from "./fetch-work.js";
 import { keyRef } from "./key-ref.js";
 import type { EntryStatus, FailureReason } from "./operations.js";
@@ -12,14 +8,14 @@ import type { EntryStatus, FailureReason } from "./operations.js";
 /**
  * Runs one group as an ordinary fetch under its advice.
  * @param deadline Clock time.
- * @param done Told once, in the owner's turn, with one result per key.
+ * @param done Told once, in the owner's turn, with one outcome per key, in their order.
  * @throws what an admission throws; then `done` is never called.
  */
 export function placeGroup(
 	parts: FetchParts,
 	group: PlacementGroup,
 	deadline: number,
-	done: (results: readonly PlacementResult[]) => void,
+	done: (outcomes: readonly PlacementOutcome[]) => void,
 ): void {
 	const sink = new GroupSink(group, done);
 	const order = {
@@ -27,7 +23,7 @@ export function placeGroup(
 		layout: group.layout,
 		defaultLayout: undefined,
 		adviceId: group.adviceId,
-		...(group.checksums !== undefined && { checksums: group.checksums }),
+		checksums: group.checksums,
 		deadline,
 	};
 	try {
@@ -41,14 +37,14 @@ export function placeGroup(
 
 class GroupSink implements FetchSink {
 	readonly #group: PlacementGroup;
-	readonly #done: (results: readonly PlacementResult[]) => void;
+	readonly #done: (outcomes: readonly PlacementOutcome[]) => void;
 	readonly #outcomes = new Map<number, PlacementOutcome>();
 	#running = false;
 	#ended = false;
 
 	constructor(
 		group: PlacementGroup,
-		done: (results: readonly PlacementResult[]) => void,
+		done: (outcomes: readonly PlacementOutcome[]) => void,
 	) {
 		this.#group = group;
 		this.#done = done;
@@ -88,10 +84,9 @@ class GroupSink implements FetchSink {
 			return;
 		this.#ended = true;
 		this.#done(
-			this.#group.keys.map((key, entry) => ({
-				key,
-				outcome: this.#outcomes.get(entry) ?? "transfer_failed",
-			})),
+			this.#group.keys.map(
+				(_, entry) => this.#outcomes.get(entry) ?? "transfer_failed",
+			),
 		);
 	}
 }
