@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Incarnation } from "../src/index.js";
-import { FairInbox, senderOf } from "../src/progress/fair-inbox.js";
+import { FairInbox } from "../src/progress/fair-inbox.js";
+import { senderOf } from "../src/progress/sender-of.js";
 import { encodeControlMessage } from "../src/protocol/index.js";
 import { ManualClock } from "../src/testing/index.js";
 

@@ -10,6 +10,7 @@
  * accepted, or by answering what it was asked; until then it shares a lane with everybody like it.
  */
 import type { Clock, Incarnation, Timer } from "../ports/index.js";
+import { senderOf } from "./sender-of.js";
 
 /** Time for messages in one turn of the event loop, in milliseconds; the one that uses it up is finished. */
 const TURN_MS = 0.5;
@@ -98,6 +99,8 @@ export class FairInbox {
 	readonly #options: FairInboxOptions;
 	/** By incarnation, the one met or heard of longest ago first. */
 	readonly #peers = new Map<string, Allowance>();
+	/** The last of them, which is mostly the next one too. */
+	#latest: string | undefined;
 	readonly #strangers = new Allowance(STRANGERS_SHARE);
 	/** Lanes with something in them, the next to be served first. */
 	readonly #lanes = new Map<string, Lane>();
@@ -127,6 +130,8 @@ export class FairInbox {
 
 	/** Gives a sender a lane of its own, with what waits of it. */
 	met(incarnation: Incarnation): void {
+		if (incarnation === this.#latest) return;
+		this.#latest = incarnation;
 		const known = this.#peers.get(incarnation);
 		this.#peers.delete(incarnation);
 		this.#peers.set(incarnation, known ?? new Allowance(PEER_SHARE));
@@ -167,6 +172,7 @@ export class FairInbox {
 		this.#timer = undefined;
 		this.#lanes.clear();
 		this.#peers.clear();
+		this.#latest = undefined;
 	}
 
 	#allowance(name: string): Allowance {
@@ -295,22 +301,4 @@ export class FairInbox {
 		}
 		return bytes;
 	}
-}
-
-const FIELD = Buffer.concat([
-	Buffer.from("sender_incarnation"),
-	// A string of 32 bytes.
-	Buffer.from([0xd9, 0x20]),
-]);
-
-/**
- * The incarnation a message claims to come from (wire field `sender_incarnation`), found without decoding it. A hint and
- * no more: bytes within some other field can pass for it.
- */
-export function senderOf(bytes: Uint8Array): string | undefined {
-	const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-	const at = view.indexOf(FIELD);
-	const start = at + FIELD.length;
-	if (at < 0 || view.length < start + 32) return undefined;
-	return view.toString("latin1", start, start + 32);
 }
