@@ -17,8 +17,9 @@ overRigs(
 			const port = await freePort();
 			const first = await rig.worker("source", { port });
 			const target = await rig.worker("target", {
-				operationTimeoutMs: 400,
-				abandonTimeoutMs: 800,
+				// Several times what a connection takes to be made again, also where others keep the processors busy.
+				operationTimeoutMs: 1_200,
+				abandonTimeoutMs: 2_400,
 			});
 			await first.call("deposit", [{ key: key(1n) }, { key: key(2n) }]);
 			await target.call(
