@@ -6,7 +6,7 @@
  */
 import { MapFullError } from "../errors.js";
 import { bufferOf, MAX_UNITS_BITS, unitsBefore, unitsIn } from "./graded.js";
-import { GROUP_BYTES, packedWords, packHash } from "./packed-key.js";
+import { GROUP_BYTES, packedWords, packHash, unpackKey } from "./packed-key.js";
 import type { WordPool } from "./word-pool.js";
 
 /** Entries of a unit of pages, and bytes that it may take; see graded.ts. */
@@ -171,14 +171,16 @@ export class KeyArena {
 		return (ref & INDEX_MASK) * (this.#classOf(ref).keyWords + 1);
 	}
 
-	/** Length of a key in bytes. */
-	lengthOf(ref: number): number {
-		return this.#classOf(ref).length;
-	}
-
 	/** Words of a packed key, without the tiers. */
 	keyWordsOf(ref: number): number {
 		return this.#classOf(ref).keyWords;
+	}
+
+	/** The bytes of a key. */
+	keyOf(ref: number): Uint8Array {
+		const cls = this.#classOf(ref);
+		const at = (ref & INDEX_MASK) * (cls.keyWords + 1);
+		return unpackKey(this.page(ref), at, cls.length);
 	}
 
 	/** Whether an entry is the key of `length` bytes packed in `words`. */

@@ -2,32 +2,25 @@
  * How mixed hashes are spread over the prefixes of a segmented table. Splits of equally loaded segments would all fall due
  * together and halve the load of the whole table; the space is therefore divided unevenly (by up to a factor of two), which
  * spreads the splits evenly over growth and keeps the load of the whole near two thirds.
+ *
+ * Shares fall geometrically along the range of mixed hashes: its first part `u` takes `2 - 2^(1-u)` of the space. A cubic
+ * follows that curve to a thousandth, and needs no table.
  */
 
-/** Bits of a position. */
-export const SPACE_BITS = 24;
-
-/** Start and stretch of each sixteenth of the mixed range in the divided space: shares fall geometrically. */
-const PIECE_START = new Float64Array(16);
-const PIECE_SCALE = new Float64Array(16);
-{
-	const total = Array.from({ length: 16 }, (_, i) => 2 ** (-i / 16));
-	const sum = total.reduce((a, b) => a + b, 0);
-	let start = 0;
-	for (let i = 0; i < 16; i++) {
-		const width = ((total[i] as number) / sum) * 2 ** SPACE_BITS;
-		PIECE_START[i] = start;
-		PIECE_SCALE[i] = width / 2 ** 20;
-		start += width;
-	}
+/** An enum for the reason given in segment.ts. */
+enum Space {
+	Bits = 24,
+	/** Coefficients for a range of 2^24. Their sum is just below 1, so that the last position stays inside. */
+	First = 1.386184,
+	Second = 0.465462 / 2 ** 24,
+	Third = 0.079277 / 2 ** 48,
 }
 
-/** Position of a mixed hash in the divided space, 0 to 2^24-1. */
+/** Bits of a position. */
+export const SPACE_BITS: number = Space.Bits;
+
+/** Position of a mixed hash in the divided space, 0 to 2^24-1. It rises with the mixed hash. */
 export function positionOf(mixed: number): number {
-	const piece = mixed >>> 28;
-	return (
-		((PIECE_START[piece] as number) +
-			((mixed >>> 8) & 0xfffff) * (PIECE_SCALE[piece] as number)) |
-		0
-	);
+	const x = mixed >>> (32 - Space.Bits);
+	return (x * (Space.First - x * (Space.Second - x * Space.Third))) | 0;
 }

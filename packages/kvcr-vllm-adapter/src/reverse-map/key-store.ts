@@ -14,7 +14,6 @@ import {
 	MAX_HASH_BYTES,
 	MIN_HASH_BYTES,
 	packHash,
-	unpackKey,
 	wordAt,
 } from "./packed-key.js";
 import { SegmentedTable } from "./segmented-table.js";
@@ -244,12 +243,7 @@ export class KeyStore {
 
 	/** The bytes of a key. */
 	keyOf(ref: number): BlockKey {
-		const arena = this.#arena;
-		return unpackKey(
-			arena.page(ref),
-			arena.offset(ref),
-			arena.lengthOf(ref),
-		) as BlockKey;
+		return this.#arena.keyOf(ref) as BlockKey;
 	}
 
 	/** Tier bits of a key. */

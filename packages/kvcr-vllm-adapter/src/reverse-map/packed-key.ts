@@ -76,16 +76,20 @@ export function unpackKey(
 	from: number,
 	bytes: number,
 ): Uint8Array {
+	// Both ends are read before the allocation, so that it and the waits for memory overlap.
+	const high = words[from] as number;
+	const low = words[from + 1] as number;
+	const group = words[from + 2] as number;
+	const last = words[from + ((bytes - 1) >>> 2)] as number;
 	const key = new Uint8Array(bytes);
 	const tail = bytes - MIN_KEY_BYTES;
-	putWord(key, tail, words[from] as number);
-	putWord(key, tail + 4, words[from + 1] as number);
-	putWord(key, tail + 8, words[from + 2] as number);
+	putWord(key, tail, high);
+	putWord(key, tail + 4, low);
+	putWord(key, tail + 8, group);
 	let at = 0;
 	let word = from + 3;
 	for (; at + 4 <= tail; at += 4) putWord(key, at, words[word++] as number);
-	for (let shift = 24; at < tail; at++, shift -= 8)
-		key[at] = (words[word] as number) >>> shift;
+	for (let shift = 24; at < tail; at++, shift -= 8) key[at] = last >>> shift;
 	return key;
 }
 

@@ -4,46 +4,82 @@
  * line of the cache, so that a look-up waits for memory once.
  */
 
-const SLOT_BITS = 11;
-const SLOT_MASK = (1 << SLOT_BITS) - 1;
-const SLOT_WORDS = 3;
-const LOW = 1;
-const VALUE = 2;
+/**
+ * Members of an enum end up in the code as plain numbers. A constant of a module would be loaded and checked at every use,
+ * imported or bundled ones even in optimized code: with them a look-up had so many instructions that the processor could
+ * not begin the next one while this one waits for memory.
+ */
+enum Layout {
+	SlotBits = 11,
+	SlotMask = (1 << SlotBits) - 1,
+	SlotWords = 3,
+	Low = 1,
+	Value = 2,
+	Words = SlotWords << SlotBits,
+	/** The golden ratio in 32 bits: spreads mixed hashes of one segment over its slots. */
+	Fibonacci = 0x9e3779b1 | 0,
+}
 
 /** Slots of a segment. */
-export const SEGMENT_SLOTS = 1 << SLOT_BITS;
+export const SEGMENT_SLOTS: number = 1 << Layout.SlotBits;
 /** Words of a segment. */
-export const SEGMENT_WORDS = SEGMENT_SLOTS * SLOT_WORDS;
-
-/** The golden ratio in 32 bits: spreads mixed hashes of one segment over its slots. */
-const FIBONACCI = 0x9e3779b1 | 0;
+export const SEGMENT_WORDS: number = Layout.Words;
 
 /** Gives the mixed hash under which an entry is filed. */
 export type Mix = (high: number, low: number) => number;
 
 /** Word, within a segment, of the slot at which a look-up begins. */
 export function homeOf(mixed: number): number {
-	return slotOf(mixed) * SLOT_WORDS;
+	return slotOf(mixed) * Layout.SlotWords;
 }
 
-/** Word of the first value stored under a key, -1 when there is none. `base` is where the segment begins in `words`. */
-export function find(
+/** The first value stored under a key, 0 when there is none. `index` is the number of the segment in `words`. */
+export function valueIn(
 	words: Int32Array,
-	base: number,
+	index: number,
 	mixed: number,
 	high: number,
 	low: number,
 ): number {
-	let slot = slotOf(mixed);
+	const base = index * Layout.Words;
+	let slot = Math.imul(mixed, Layout.Fibonacci) >>> (32 - Layout.SlotBits);
 	for (;;) {
-		const at = base + slot * SLOT_WORDS;
-		if (words[at + VALUE] === 0) return -1;
-		if (words[at + LOW] === low && words[at] === high) return at + VALUE;
-		slot = (slot + 1) & SLOT_MASK;
+		const at = (base + slot * Layout.SlotWords) | 0;
+		const value = words[(at + Layout.Value) | 0] as number;
+		if (value === 0) return 0;
+		if (words[(at + Layout.Low) | 0] === low && words[at] === high)
+			return value;
+		slot = (slot + 1) & Layout.SlotMask;
 	}
 }
 
-/** Word of one certain value of a key, -1 when the key does not have it. */
+/** {@link valueIn} for a segment that has a free slot: a key without a value is given this one, and the answer is 0. */
+export function valueInOrPlace(
+	words: Int32Array,
+	index: number,
+	mixed: number,
+	high: number,
+	low: number,
+	value: number,
+): number {
+	const base = index * Layout.Words;
+	let slot = Math.imul(mixed, Layout.Fibonacci) >>> (32 - Layout.SlotBits);
+	for (;;) {
+		const at = (base + slot * Layout.SlotWords) | 0;
+		const found = words[(at + Layout.Value) | 0] as number;
+		if (found === 0) {
+			words[at] = high;
+			words[(at + Layout.Low) | 0] = low;
+			words[(at + Layout.Value) | 0] = value;
+			return 0;
+		}
+		if (words[(at + Layout.Low) | 0] === low && words[at] === high)
+			return found;
+		slot = (slot + 1) & Layout.SlotMask;
+	}
+}
+
+/** Word of one certain value of a key, -1 when the key does not have it. `base` is where the segment begins in `words`. */
 export function findValue(
 	words: Int32Array,
 	base: number,
@@ -54,12 +90,12 @@ export function findValue(
 ): number {
 	let slot = slotOf(mixed);
 	for (;;) {
-		const at = base + slot * SLOT_WORDS;
-		const found = words[at + VALUE];
+		const at = base + slot * Layout.SlotWords;
+		const found = words[at + Layout.Value];
 		if (found === 0) return -1;
-		if (found === value && words[at + LOW] === low && words[at] === high)
-			return at + VALUE;
-		slot = (slot + 1) & SLOT_MASK;
+		if (found === value && words[at + Layout.Low] === low && words[at] === high)
+			return at + Layout.Value;
+		slot = (slot + 1) & Layout.SlotMask;
 	}
 }
 
@@ -75,11 +111,11 @@ export function findNth(
 	let left = skip;
 	let slot = slotOf(mixed);
 	for (;;) {
-		const at = base + slot * SLOT_WORDS;
-		if (words[at + VALUE] === 0) return -1;
-		if (words[at + LOW] === low && words[at] === high && left-- === 0)
-			return at + VALUE;
-		slot = (slot + 1) & SLOT_MASK;
+		const at = base + slot * Layout.SlotWords;
+		if (words[at + Layout.Value] === 0) return -1;
+		if (words[at + Layout.Low] === low && words[at] === high && left-- === 0)
+			return at + Layout.Value;
+		slot = (slot + 1) & Layout.SlotMask;
 	}
 }
 
@@ -93,14 +129,14 @@ export function place(
 	value: number,
 ): void {
 	let slot = slotOf(mixed);
-	let at = base + slot * SLOT_WORDS;
-	while (words[at + VALUE] !== 0) {
-		slot = (slot + 1) & SLOT_MASK;
-		at = base + slot * SLOT_WORDS;
+	let at = base + slot * Layout.SlotWords;
+	while (words[at + Layout.Value] !== 0) {
+		slot = (slot + 1) & Layout.SlotMask;
+		at = base + slot * Layout.SlotWords;
 	}
 	words[at] = high;
-	words[at + LOW] = low;
-	words[at + VALUE] = value;
+	words[at + Layout.Low] = low;
+	words[at + Layout.Value] = value;
 }
 
 /** Frees the slot whose value is at `word`. Entries after it that had to pass it move up, so that no look-up ends too early. */
@@ -110,22 +146,25 @@ export function erase(
 	word: number,
 	mix: Mix,
 ): void {
-	let gap = (word - base - VALUE) / SLOT_WORDS;
+	let gap = (word - base - Layout.Value) / Layout.SlotWords;
 	let slot = gap;
 	for (;;) {
-		slot = (slot + 1) & SLOT_MASK;
-		const at = base + slot * SLOT_WORDS;
-		if (words[at + VALUE] === 0) break;
-		const home = slotOf(mix(words[at] as number, words[at + LOW] as number));
+		slot = (slot + 1) & Layout.SlotMask;
+		const at = base + slot * Layout.SlotWords;
+		if (words[at + Layout.Value] === 0) break;
+		const home = slotOf(
+			mix(words[at] as number, words[at + Layout.Low] as number),
+		);
 		// It stays when its home lies behind the gap.
-		if (((slot - home) & SLOT_MASK) < ((slot - gap) & SLOT_MASK)) continue;
-		const to = base + gap * SLOT_WORDS;
+		if (((slot - home) & Layout.SlotMask) < ((slot - gap) & Layout.SlotMask))
+			continue;
+		const to = base + gap * Layout.SlotWords;
 		words[to] = words[at] as number;
-		words[to + LOW] = words[at + LOW] as number;
-		words[to + VALUE] = words[at + VALUE] as number;
+		words[to + Layout.Low] = words[at + Layout.Low] as number;
+		words[to + Layout.Value] = words[at + Layout.Value] as number;
 		gap = slot;
 	}
-	words[base + gap * SLOT_WORDS + VALUE] = 0;
+	words[base + gap * Layout.SlotWords + Layout.Value] = 0;
 }
 
 /** Calls `visit` for every entry. */
@@ -134,13 +173,13 @@ export function forEachEntry(
 	base: number,
 	visit: (high: number, low: number, value: number) => void,
 ): void {
-	for (let at = base; at < base + SEGMENT_WORDS; at += SLOT_WORDS) {
-		const value = words[at + VALUE] as number;
+	for (let at = base; at < base + SEGMENT_WORDS; at += Layout.SlotWords) {
+		const value = words[at + Layout.Value] as number;
 		if (value !== 0)
-			visit(words[at] as number, words[at + LOW] as number, value);
+			visit(words[at] as number, words[at + Layout.Low] as number, value);
 	}
 }
 
 function slotOf(mixed: number): number {
-	return Math.imul(mixed, FIBONACCI) >>> (32 - SLOT_BITS);
+	return Math.imul(mixed, Layout.Fibonacci) >>> (32 - Layout.SlotBits);
 }

@@ -9,12 +9,11 @@
  * {@link SegmentedTable.mix}, so that it is made once however many calls a change needs.
  */
 import { MapFullError } from "../errors.js";
-import { MAX_UNITS_BITS, unitsIn } from "./graded.js";
+import { unitsIn } from "./graded.js";
 import { positionOf, SPACE_BITS } from "./key-space.js";
 import { type MixSeed, mix64 } from "./mix.js";
 import {
 	erase,
-	find,
 	findNth,
 	findValue,
 	forEachEntry,
@@ -22,11 +21,16 @@ import {
 	place,
 	SEGMENT_SLOTS,
 	SEGMENT_WORDS,
+	valueIn,
+	valueInOrPlace,
 } from "./segment.js";
 import type { WordPool } from "./word-pool.js";
 
-const INDEX_BITS = MAX_UNITS_BITS;
-const INDEX_MASK = (1 << INDEX_BITS) - 1;
+/** An enum for the reason given in segment.ts. A segment's number is slab ‖ index; a slab has up to 16 (see graded.ts). */
+enum SegmentNumber {
+	IndexBits = 4,
+	IndexMask = (1 << IndexBits) - 1,
+}
 /** Slots used before a segment splits. */
 const SPLIT_AT = Math.floor(SEGMENT_SLOTS * 0.9);
 /** Two neighbors join when both fit in this many slots; the distance to `SPLIT_AT` keeps them from flapping. */
@@ -46,13 +50,15 @@ export class SegmentedTable {
 	#slabs: Int32Array[] = [];
 	#directory = new Int32Array(1);
 	#depth = 0;
+	/** Low bits of a position that the directory leaves out. */
+	#shift = SPACE_BITS;
 	/** Number of the next segment. */
 	#next = 0;
 	#slabBytes = 0;
 	/** Per segment: used slots, bits of its prefix, and the prefix. */
-	#used = new Int32Array(INDEX_MASK + 1);
-	#depths = new Uint8Array(INDEX_MASK + 1);
-	#prefixes = new Int32Array(INDEX_MASK + 1);
+	#used = new Int32Array(SegmentNumber.IndexMask + 1);
+	#depths = new Uint8Array(SegmentNumber.IndexMask + 1);
+	#prefixes = new Int32Array(SegmentNumber.IndexMask + 1);
 	/** For {@link touchMany}: the slab of each key. */
 	#touchSlabs = new Int32Array(0);
 	/** A segment while it is split. */
@@ -93,7 +99,10 @@ export class SegmentedTable {
 
 	/** The mixed hash of a key, under which this table files it. */
 	mix(high: number, low: number): number {
-		return mix64(high, low, this.#k0, this.#m0, this.#k1, this.#m1);
+		// The zeros say that these are 32-bit integers.
+		const m0 = this.#m0 | 0;
+		const m1 = this.#m1 | 0;
+		return mix64(high, low, this.#k0 | 0, m0, this.#k1 | 0, m1);
 	}
 
 	/** Reads the slot a key would be in, which brings it into the cache. The value means nothing. */
@@ -114,7 +123,7 @@ export class SegmentedTable {
 		for (let i = 0; i < count; i++) {
 			const m = mixed[i] as number;
 			const segment = this.#segmentOf(m);
-			inSlabs[i] = segment >>> INDEX_BITS;
+			inSlabs[i] = segment >>> SegmentNumber.IndexBits;
 			mixed[i] = baseOf(segment) + homeOf(m);
 		}
 		let read = 0;
@@ -128,9 +137,9 @@ export class SegmentedTable {
 	/** The first value stored under a key, 0 when there is none. */
 	get(mixed: number, high: number, low: number): number {
 		const segment = this.#segmentOf(mixed);
-		const slab = this.#slabOf(segment);
-		const at = find(slab, baseOf(segment), mixed, high, low);
-		return at < 0 ? 0 : (slab[at] as number);
+		const words = this.#slabs[segment >>> SegmentNumber.IndexBits];
+		const index = segment & SegmentNumber.IndexMask;
+		return valueIn(words as Int32Array, index, mixed, high, low);
 	}
 
 	/** The value stored under a key after `skip` others, 0 when there is none. */
@@ -147,17 +156,24 @@ export class SegmentedTable {
 	 */
 	getOrInsert(mixed: number, high: number, low: number, value: number): number {
 		const segment = this.#segmentOf(mixed);
-		const slab = this.#slabOf(segment);
-		const base = baseOf(segment);
-		const at = find(slab, base, mixed, high, low);
-		if (at >= 0) return slab[at] as number;
 		const used = this.#used[segment] as number;
-		if (used >= SPLIT_AT) this.insert(mixed, high, low, value);
-		else {
-			place(slab, base, mixed, high, low, value);
-			this.#used[segment] = used + 1;
-			this.#size++;
+		if (used >= SPLIT_AT) {
+			const found = this.get(mixed, high, low);
+			if (found === 0) this.insert(mixed, high, low, value);
+			return found;
 		}
+		const words = this.#slabs[segment >>> SegmentNumber.IndexBits];
+		const found = valueInOrPlace(
+			words as Int32Array,
+			segment & SegmentNumber.IndexMask,
+			mixed,
+			high,
+			low,
+			value,
+		);
+		if (found !== 0) return found;
+		this.#used[segment] = used + 1;
+		this.#size++;
 		return 0;
 	}
 
@@ -207,13 +223,11 @@ export class SegmentedTable {
 	}
 
 	#segmentOf(mixed: number): number {
-		return this.#directory[
-			positionOf(mixed) >>> (SPACE_BITS - this.#depth)
-		] as number;
+		return this.#directory[positionOf(mixed) >>> this.#shift] as number;
 	}
 
 	#slabOf(segment: number): Int32Array {
-		return this.#slabs[segment >>> INDEX_BITS] as Int32Array;
+		return this.#slabs[segment >>> SegmentNumber.IndexBits] as Int32Array;
 	}
 
 	#place(
@@ -284,7 +298,7 @@ export class SegmentedTable {
 
 	#newSegment(prefix: number, depth: number): number {
 		const segment = this.#next;
-		const slab = segment >>> INDEX_BITS;
+		const slab = segment >>> SegmentNumber.IndexBits;
 		if (slab === this.#slabs.length) {
 			const words = this.#pool.take(unitsIn(slab) * SEGMENT_WORDS);
 			this.#slabs.push(words);
@@ -295,9 +309,11 @@ export class SegmentedTable {
 			this.#depths = widened(this.#depths, Uint8Array);
 			this.#prefixes = widened(this.#prefixes, Int32Array);
 		}
-		const inSlab = (segment & INDEX_MASK) + 1;
+		const inSlab = (segment & SegmentNumber.IndexMask) + 1;
 		this.#next =
-			inSlab < unitsIn(slab) ? segment + 1 : (slab + 1) << INDEX_BITS;
+			inSlab < unitsIn(slab)
+				? segment + 1
+				: (slab + 1) << SegmentNumber.IndexBits;
 		this.#used[segment] = 0;
 		this.#depths[segment] = depth;
 		this.#prefixes[segment] = prefix;
@@ -307,10 +323,12 @@ export class SegmentedTable {
 
 	/** Gives an empty segment back; the last one takes its number, and slabs that are no longer needed go. */
 	#freeSegment(segment: number): void {
-		const slab = (this.#next - 1) >>> INDEX_BITS;
-		const index = this.#next & INDEX_MASK;
+		const slab = (this.#next - 1) >>> SegmentNumber.IndexBits;
+		const index = this.#next & SegmentNumber.IndexMask;
 		const last =
-			index > 0 ? this.#next - 1 : (slab << INDEX_BITS) + unitsIn(slab) - 1;
+			index > 0
+				? this.#next - 1
+				: (slab << SegmentNumber.IndexBits) + unitsIn(slab) - 1;
 		this.#next = last;
 		if (last !== segment) {
 			const from = this.#slabOf(last);
@@ -327,7 +345,7 @@ export class SegmentedTable {
 		}
 		// A slab goes when it is empty and the one before it has some room, so that nothing flaps.
 		const spare = this.#slabs.length - 1;
-		if (last >>> INDEX_BITS < spare) {
+		if (last >>> SegmentNumber.IndexBits < spare) {
 			const words = this.#slabs.pop() as Int32Array;
 			this.#slabBytes -= words.byteLength;
 			this.#pool.give(words);
@@ -351,12 +369,13 @@ export class SegmentedTable {
 		}
 		this.#directory = next;
 		this.#depth++;
+		this.#shift--;
 	}
 }
 
 /** Word at which a segment begins in its slab. */
 function baseOf(segment: number): number {
-	return (segment & INDEX_MASK) * SEGMENT_WORDS;
+	return (segment & SegmentNumber.IndexMask) * SEGMENT_WORDS;
 }
 
 function widened<T extends Int32Array | Uint8Array>(
