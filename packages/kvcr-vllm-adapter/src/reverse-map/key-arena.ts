@@ -5,17 +5,20 @@
  * An entry is the packed key (see packed-key.ts) and one word of tier bits. A *ref* names an entry: page ‖ 16-bit index.
  */
 import { MapFullError } from "../errors.js";
-import { bufferOf, MAX_UNITS_BITS, unitsBefore, unitsIn } from "./graded.js";
+import { bufferOf, unitsBefore, unitsIn } from "./graded.js";
 import { GROUP_BYTES, packedWords, packHash, unpackKey } from "./packed-key.js";
 import type { WordPool } from "./word-pool.js";
 
 /** Entries of a unit of pages, and bytes that it may take; see graded.ts. */
 const UNIT_BITS = 12;
 const UNIT_BYTES = 1 << 18;
-const INDEX_BITS = UNIT_BITS + MAX_UNITS_BITS;
-const INDEX_MASK = (1 << INDEX_BITS) - 1;
+/** Parts of a ref, an enum for the reason given in segment.ts. A page has up to 16 units. */
+enum Ref {
+	IndexBits = 12 + 4,
+	IndexMask = (1 << IndexBits) - 1,
+}
 /** Refs leave two bits of a word free. */
-const MAX_PAGES = 1 << (30 - INDEX_BITS);
+const MAX_PAGES = 1 << (30 - Ref.IndexBits);
 /** The first page of a length begins with this many entries, and grows eightfold. */
 const FIRST_PAGE_ENTRIES = 64;
 
@@ -104,7 +107,7 @@ export class KeyArena {
 		const ref = cls.next++;
 		cls.room--;
 		const page = this.page(ref);
-		const at = (ref & INDEX_MASK) * (cls.keyWords + 1);
+		const at = (ref & Ref.IndexMask) * (cls.keyWords + 1);
 		packHash(source, offset, hashBytes, group, page, at);
 		page[at + cls.keyWords] = tiers;
 		cls.count++;
@@ -135,8 +138,8 @@ export class KeyArena {
 		const words = this.#classOf(from).keyWords + 1;
 		const source = this.page(from);
 		const target = this.page(to);
-		const a = (from & INDEX_MASK) * words;
-		const b = (to & INDEX_MASK) * words;
+		const a = (from & Ref.IndexMask) * words;
+		const b = (to & Ref.IndexMask) * words;
 		for (let i = 0; i < words; i++) target[b + i] = source[a + i] as number;
 	}
 
@@ -163,12 +166,12 @@ export class KeyArena {
 
 	/** The page an entry lies in. */
 	page(ref: number): Int32Array {
-		return this.#pages[ref >>> INDEX_BITS] as Int32Array;
+		return this.#pages[ref >>> Ref.IndexBits] as Int32Array;
 	}
 
 	/** Word at which an entry begins in its page. */
 	offset(ref: number): number {
-		return (ref & INDEX_MASK) * (this.#classOf(ref).keyWords + 1);
+		return (ref & Ref.IndexMask) * (this.#classOf(ref).keyWords + 1);
 	}
 
 	/** Words of a packed key, without the tiers. */
@@ -179,7 +182,7 @@ export class KeyArena {
 	/** The bytes of a key. */
 	keyOf(ref: number): Uint8Array {
 		const cls = this.#classOf(ref);
-		const at = (ref & INDEX_MASK) * (cls.keyWords + 1);
+		const at = (ref & Ref.IndexMask) * (cls.keyWords + 1);
 		return unpackKey(this.page(ref), at, cls.length);
 	}
 
@@ -188,7 +191,7 @@ export class KeyArena {
 		const cls = this.#classOf(ref);
 		if (cls.length !== length) return false;
 		const page = this.page(ref);
-		const at = (ref & INDEX_MASK) * (cls.keyWords + 1);
+		const at = (ref & Ref.IndexMask) * (cls.keyWords + 1);
 		for (let i = cls.keyWords - 1; i >= 0; i--)
 			if (page[at + i] !== words[i]) return false;
 		return true;
@@ -197,7 +200,7 @@ export class KeyArena {
 	/** Reads both ends of an entry, which brings all of it into the cache. The value means nothing. */
 	touch(ref: number): number {
 		const words = this.#classOf(ref).keyWords;
-		const at = (ref & INDEX_MASK) * (words + 1);
+		const at = (ref & Ref.IndexMask) * (words + 1);
 		const page = this.page(ref);
 		return (page[at] as number) ^ (page[at + words] as number);
 	}
@@ -205,17 +208,19 @@ export class KeyArena {
 	/** Tier bits of an entry. */
 	tiers(ref: number): number {
 		const words = this.#classOf(ref).keyWords;
-		return this.page(ref)[(ref & INDEX_MASK) * (words + 1) + words] as number;
+		return this.page(ref)[
+			(ref & Ref.IndexMask) * (words + 1) + words
+		] as number;
 	}
 
 	/** Sets the tier bits of an entry. */
 	setTiers(ref: number, tiers: number): void {
 		const words = this.#classOf(ref).keyWords;
-		this.page(ref)[(ref & INDEX_MASK) * (words + 1) + words] = tiers;
+		this.page(ref)[(ref & Ref.IndexMask) * (words + 1) + words] = tiers;
 	}
 
 	#classOf(ref: number): LengthClass {
-		return this.#classOfPage[ref >>> INDEX_BITS] as LengthClass;
+		return this.#classOfPage[ref >>> Ref.IndexBits] as LengthClass;
 	}
 
 	#class(length: number): LengthClass {
@@ -253,7 +258,7 @@ export class KeyArena {
 	/** Ref of the `index`-th key of a class, which lies in its `number`-th page. */
 	#refIn(cls: LengthClass, number: number, index: number): number {
 		const page = cls.pages[number] as number;
-		return (page << INDEX_BITS) | (index - firstOf(cls, number));
+		return (page << Ref.IndexBits) | (index - firstOf(cls, number));
 	}
 
 	/** Makes room in a class whose last page is full. */
@@ -281,7 +286,7 @@ export class KeyArena {
 		const last = cls.pages.length - 1;
 		const page = this.#pages[cls.pages[last] as number] as Int32Array;
 		const used = cls.count - firstOf(cls, last);
-		cls.next = ((cls.pages[last] as number) << INDEX_BITS) | used;
+		cls.next = ((cls.pages[last] as number) << Ref.IndexBits) | used;
 		cls.room = page.length / (cls.keyWords + 1) - used;
 	}
 

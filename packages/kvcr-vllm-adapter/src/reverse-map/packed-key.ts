@@ -5,12 +5,19 @@
  */
 import { InvalidArgumentError, MAX_BLOCK_KEY_BYTES } from "kvcr-core";
 
+/** An enum for the reason given in segment.ts. */
+enum Bytes {
+	Group = 4,
+	MinHash = 8,
+	MinKey = MinHash + Group,
+}
+
 /** Bytes of the group index at the end of a key. */
-export const GROUP_BYTES = 4;
+export const GROUP_BYTES: number = Bytes.Group;
 /** Shortest block hash that contains a router hash. */
-export const MIN_HASH_BYTES = 8;
+export const MIN_HASH_BYTES: number = Bytes.MinHash;
 /** Shortest key. */
-export const MIN_KEY_BYTES = MIN_HASH_BYTES + GROUP_BYTES;
+export const MIN_KEY_BYTES: number = Bytes.MinKey;
 /** Longest block hash whose key core accepts. */
 export const MAX_HASH_BYTES = MAX_BLOCK_KEY_BYTES - GROUP_BYTES;
 
@@ -27,7 +34,7 @@ export function checkKey(
 ): asserts key is Uint8Array {
 	if (
 		!(key instanceof Uint8Array) ||
-		key.length < MIN_KEY_BYTES ||
+		key.length < Bytes.MinKey ||
 		key.length > MAX_BLOCK_KEY_BYTES
 	)
 		throw new InvalidArgumentError(
@@ -47,7 +54,7 @@ export function packHash(
 	words: Int32Array,
 	to: number,
 ): void {
-	const tail = offset + hashBytes - MIN_HASH_BYTES;
+	const tail = offset + hashBytes - Bytes.MinHash;
 	words[to] = wordAt(source, tail);
 	words[to + 1] = wordAt(source, tail + 4);
 	words[to + 2] = group;
@@ -82,7 +89,7 @@ export function unpackKey(
 	const group = words[from + 2] as number;
 	const last = words[from + ((bytes - 1) >>> 2)] as number;
 	const key = new Uint8Array(bytes);
-	const tail = bytes - MIN_KEY_BYTES;
+	const tail = bytes - Bytes.MinKey;
 	putWord(key, tail, high);
 	putWord(key, tail + 4, low);
 	putWord(key, tail + 8, group);
