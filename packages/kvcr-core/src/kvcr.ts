@@ -195,7 +195,7 @@ export class Kvcr {
 	submitHint(hint: string | Uint8Array | object, requestId?: string): void {
 		this.#enter("Kvcr.submitHint");
 		if (requestId !== undefined) checkRequestId(requestId, "Kvcr.submitHint");
-		const envelope = parseHintEnvelope(hint, { requestId });
+		const envelope = parseHintEnvelope(hint, { requestId }, "Kvcr.submitHint");
 		const { telemetry, advice, independent, sources } = this.#parts;
 		for (const mismatch of envelope.versionMismatches) {
 			telemetry.warnOnce(

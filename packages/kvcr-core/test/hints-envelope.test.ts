@@ -286,6 +286,31 @@ describe("a hint envelope", () => {
 		expect(error.code).toBe("ERR_KVCR_INVALID_HINT");
 	});
 
+	it.each([
+		"9007199254740990.6",
+		"9007199254740991.4",
+		"4503599627370497.5",
+		"1.00000000000000000001",
+		"1.0",
+		"1e3",
+		"1e-400",
+		"-1e-400",
+		"-0.0",
+		"1".repeat(65),
+		"0.5",
+	])("in text with the hash %s is refused instead of rounded", (hash) => {
+		const text = stringifyKvHint(envelope({})).replace("[1]", `[1,${hash}]`);
+		expect(refusal(text).field).toBe(`${payload}.block_hashes[1]`);
+		expect(refusal(Buffer.from(text)).field).toBe(`${payload}.block_hashes[1]`);
+	});
+
+	it("is refused in the name of what was called", () => {
+		expect(refusal({}).operation).toBe("parseHintEnvelope");
+		expect(() => composeKvHint({ source: "", hashes: [1n] })).toThrow(
+			/^composeKvHint: /,
+		);
+	});
+
 	it.each<[string, string | object, string]>([
 		["text that is no JSON", "{", "envelope"],
 		["a JSON number", "5", "envelope"],

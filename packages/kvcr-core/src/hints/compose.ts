@@ -80,7 +80,12 @@ export function composeKvHint(options: ComposeHintOptions): KvHintEnvelope {
 		);
 	const fetches = "actions" in options ? options.actions : [options];
 	if (!Array.isArray(fetches))
-		throw new InvalidHintError("actions", fetches, "an array of actions");
+		throw new InvalidHintError(
+			"composeKvHint",
+			"actions",
+			fetches,
+			"an array of actions",
+		);
 	const envelope: KvHintEnvelope = {
 		protocol_version: HINT_PROTOCOL_VERSION,
 		message_id: options.messageId ?? randomUUID(),
@@ -95,7 +100,7 @@ export function composeKvHint(options: ComposeHintOptions): KvHintEnvelope {
 		}),
 	};
 	// Whether a request ID will come along is not known here: only an independent action surely needs a source.
-	parseHintEnvelope(envelope, { requestId: "" });
+	parseHintEnvelope(envelope, { requestId: "" }, "composeKvHint");
 	return envelope;
 }
 
@@ -109,7 +114,7 @@ function payloadOf(
 	path: string,
 ): Record<string, unknown> {
 	if (typeof fetch !== "object" || fetch === null)
-		throw new InvalidHintError(path, fetch, "an object");
+		throw new InvalidHintError("composeKvHint", path, fetch, "an object");
 	const { hashes } = fetch as { readonly hashes?: unknown };
 	if (
 		typeof hashes !== "object" ||
@@ -117,6 +122,7 @@ function payloadOf(
 		!(Symbol.iterator in hashes)
 	)
 		throw new InvalidHintError(
+			"composeKvHint",
 			`${path}.payload.block_hashes`,
 			hashes,
 			"an iterable of hashes",

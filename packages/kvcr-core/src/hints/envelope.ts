@@ -88,25 +88,64 @@ export interface HintContext {
 	readonly requestId?: string | undefined;
 }
 
+/** What is wrong with an envelope. Becomes an {@link InvalidHintError} that names the call; never leaves this file. */
+class HintFault extends Error {
+	readonly field: string;
+	readonly value: unknown;
+	readonly expected: string;
+
+	constructor(
+		field: string,
+		value: unknown,
+		expected: string,
+		options?: ErrorOptions,
+	) {
+		super(field, options);
+		this.field = field;
+		this.value = value;
+		this.expected = expected;
+	}
+}
+
+/** How an envelope is read. */
+interface Reading extends HintContext {
+	/** Whether it was text: its integers are bigint then, and a number is a fraction, or rounded. */
+	readonly text: boolean;
+	/** Hashes that may still come. */
+	hashesLeft: number;
+}
+
 /**
  * Reads an envelope from JSON text, UTF-8 bytes, or an object. In text, integers of any size are exact; in an object,
  * hashes are bigint or safe numbers.
+ * @param operation What an error says was called. Default: this function.
  * @throws InvalidHintError naming the field and the value. Nothing else is thrown.
  */
 export function parseHintEnvelope(
 	input: string | Uint8Array | object,
 	context: HintContext = {},
+	operation = "parseHintEnvelope",
 ): HintEnvelope {
-	const value =
-		typeof input === "string" || input instanceof Uint8Array
-			? parseText(input)
-			: input;
+	const text = typeof input === "string" || input instanceof Uint8Array;
 	try {
-		return readEnvelope(value, context);
+		return readEnvelope(text ? parseText(input) : input, {
+			requestId: context.requestId,
+			text,
+			hashesLeft: MAX_HINT_HASHES,
+		});
 	} catch (error) {
-		if (error instanceof InvalidHintError) throw error;
 		// Objects may have getters or be proxies.
-		throw new InvalidHintError("envelope", input, "readable", { cause: error });
+		const { field, value, expected, cause } =
+			error instanceof HintFault
+				? error
+				: new HintFault("envelope", input, "readable", { cause: error });
+		throw new InvalidHintError(
+			operation,
+			field,
+			value,
+			expected,
+			cause === undefined ? undefined : { cause },
+		);
 	}
 }
 
@@ -121,20 +160,16 @@ export function startsPlacement(
 function parseText(input: string | Uint8Array): unknown {
 	const bytes = typeof input === "string" ? bytesOf(input) : input;
 	if (bytes.byteLength > MAX_HINT_BYTES)
-		throw new InvalidHintError(
-			"envelope",
-			bytes,
-			`at most ${MAX_HINT_BYTES} bytes`,
-		);
+		throw new HintFault("envelope", bytes, `at most ${MAX_HINT_BYTES} bytes`);
 	// What was a string is valid as it was written.
 	if (typeof input !== "string" && !isUtf8(bytes))
-		throw new InvalidHintError("envelope", bytes, "JSON in UTF-8");
+		throw new HintFault("envelope", bytes, "JSON in UTF-8");
 	try {
 		return parseJson(bytes, FIELDS);
 	} catch (error) {
 		if (!(error instanceof JsonSyntaxError)) throw error;
 		const context = bytes.subarray(error.offset, error.offset + 40);
-		throw new InvalidHintError(
+		throw new HintFault(
 			"envelope",
 			Buffer.from(context).toString("utf8"),
 			`JSON (${error.message})`,
@@ -154,7 +189,7 @@ function bytesOf(text: string): Uint8Array {
 		: Buffer.from(text);
 }
 
-function readEnvelope(value: unknown, context: HintContext): HintEnvelope {
+function readEnvelope(value: unknown, reading: Reading): HintEnvelope {
 	const envelope = readObject(value, "envelope");
 	const versionMismatches: VersionMismatch[] = [];
 	const protocol = own(envelope, "protocol_version");
@@ -167,19 +202,18 @@ function readEnvelope(value: unknown, context: HintContext): HintEnvelope {
 	const messageId = readId(own(envelope, "message_id"), "message_id");
 	const entries = own(envelope, "actions");
 	if (!Array.isArray(entries) || entries.length > MAX_HINT_ACTIONS)
-		throw new InvalidHintError(
+		throw new HintFault(
 			"actions",
 			entries,
 			`an array of at most ${MAX_HINT_ACTIONS} actions`,
 		);
 	const actions: FetchAction[] = [];
-	const budget = { hashes: MAX_HINT_HASHES };
 	for (let i = 0; i < entries.length; i++) {
 		const path = `actions[${i}]`;
 		const entry = readObject(entries[i], path);
 		const type = own(entry, "action_type");
 		if (typeof type !== "string")
-			throw new InvalidHintError(`${path}.action_type`, type, "a string");
+			throw new HintFault(`${path}.action_type`, type, "a string");
 		if (type !== FETCH_ACTION_TYPE) continue;
 		const version = own(entry, "action_version");
 		if (version !== FETCH_ACTION_VERSION)
@@ -188,10 +222,10 @@ function readEnvelope(value: unknown, context: HintContext): HintEnvelope {
 				supported: FETCH_ACTION_VERSION,
 				received: version,
 			});
-		actions.push(readFetch(entry, path, context, budget));
+		actions.push(readFetch(entry, path, reading));
 	}
 	if (actions.length === 0)
-		throw new InvalidHintError(
+		throw new HintFault(
 			"actions",
 			entries,
 			`a list with at least one ${FETCH_ACTION_TYPE} action`,
@@ -199,20 +233,15 @@ function readEnvelope(value: unknown, context: HintContext): HintEnvelope {
 	return { messageId, actions, versionMismatches };
 }
 
-function readFetch(
-	entry: object,
-	path: string,
-	context: HintContext,
-	budget: { hashes: number },
-): FetchAction {
+function readFetch(entry: object, path: string, reading: Reading): FetchAction {
 	const actionId = readId(own(entry, "action_id"), `${path}.action_id`);
 	const at = `${path}.payload`;
 	const payload = readObject(own(entry, "payload"), at);
 	const scope = readChoice(payload, at, "scope", SCOPES, "request");
 	const source = own(payload, "source_control_endpoint") ?? undefined;
 	if (source === undefined) {
-		if (scope === "independent" || context.requestId === undefined)
-			throw new InvalidHintError(
+		if (scope === "independent" || reading.requestId === undefined)
+			throw new HintFault(
 				`${at}.source_control_endpoint`,
 				source,
 				scope === "independent"
@@ -224,7 +253,7 @@ function readFetch(
 		source === "" ||
 		source.length > MAX_HINT_STRING
 	)
-		throw new InvalidHintError(
+		throw new HintFault(
 			`${at}.source_control_endpoint`,
 			source,
 			`a non-empty string of at most ${MAX_HINT_STRING} characters`,
@@ -239,7 +268,7 @@ function readFetch(
 		hashes: readHashes(
 			own(payload, "block_hashes"),
 			`${at}.block_hashes`,
-			budget,
+			reading,
 		),
 	};
 }
@@ -247,13 +276,13 @@ function readFetch(
 function readHashes(
 	value: unknown,
 	path: string,
-	budget: { hashes: number },
+	reading: Reading,
 ): RouterHash[] {
 	if (!Array.isArray(value) || value.length === 0)
-		throw new InvalidHintError(path, value, "a non-empty array of hashes");
-	budget.hashes -= value.length;
-	if (budget.hashes < 0)
-		throw new InvalidHintError(
+		throw new HintFault(path, value, "a non-empty array of hashes");
+	reading.hashesLeft -= value.length;
+	if (reading.hashesLeft < 0)
+		throw new HintFault(
 			path,
 			value.length,
 			`such that the envelope has at most ${MAX_HINT_HASHES} hashes`,
@@ -261,31 +290,36 @@ function readHashes(
 	const seen = new HashTable(value.length);
 	const hashes: RouterHash[] = [];
 	for (let i = 0; i < value.length; i++) {
-		const hash = hashOf(value[i]);
+		const hash = hashOf(value[i], reading.text);
 		if (hash === undefined)
-			throw new InvalidHintError(
+			throw new HintFault(
 				`${path}[${i}]`,
 				value[i],
-				"an unsigned 64-bit integer (bigint, or a safe number)",
+				reading.text
+					? "an unsigned 64-bit integer"
+					: "an unsigned 64-bit integer (bigint, or a safe number)",
 			);
 		if (seen.set(hash, 0)) hashes.push(hash);
 	}
 	return hashes;
 }
 
-function hashOf(value: unknown): RouterHash | undefined {
+function hashOf(value: unknown, text: boolean): RouterHash | undefined {
 	if (typeof value === "bigint")
 		return value >= 0n && value <= UINT64_MAX
 			? (value as RouterHash)
 			: undefined;
-	return typeof value === "number" && Number.isSafeInteger(value) && value >= 0
+	return !text &&
+		typeof value === "number" &&
+		Number.isSafeInteger(value) &&
+		value >= 0
 		? (BigInt(value) as RouterHash)
 		: undefined;
 }
 
 function readObject(value: unknown, path: string): object {
 	if (typeof value !== "object" || value === null || Array.isArray(value))
-		throw new InvalidHintError(path, value, "an object");
+		throw new HintFault(path, value, "an object");
 	return value;
 }
 
@@ -299,7 +333,7 @@ function own(object: object, field: string): unknown {
 function readId(value: unknown, path: string): string | undefined {
 	if (value === undefined || value === null) return undefined;
 	if (typeof value !== "string" || value.length > MAX_HINT_STRING)
-		throw new InvalidHintError(
+		throw new HintFault(
 			path,
 			value,
 			`a string of at most ${MAX_HINT_STRING} characters`,
@@ -318,7 +352,7 @@ function readChoice<T extends string>(
 	if (value === undefined) return whenAbsent;
 	const choice = choices.find((entry) => entry === value);
 	if (choice === undefined)
-		throw new InvalidHintError(
+		throw new HintFault(
 			`${path}.${field}`,
 			value,
 			choices.map(showValue).join(" or "),
@@ -335,6 +369,6 @@ function readFlag(
 	const value = own(object, field);
 	if (value === undefined) return whenAbsent;
 	if (typeof value !== "boolean")
-		throw new InvalidHintError(`${path}.${field}`, value, "a boolean");
+		throw new HintFault(`${path}.${field}`, value, "a boolean");
 	return value;
 }

@@ -82,13 +82,16 @@ export class InvalidArgumentError extends KvcrError {
 
 /** A hint envelope is malformed; nothing of it took effect. */
 export class InvalidHintError extends KvcrError {
+	/** What was called, e.g. `"Kvcr.submitHint"`. */
+	readonly operation: string;
 	/** Path of the field inside the envelope, e.g. `"actions[0].payload.mode"`. */
 	readonly field: string;
 	/** The offending value itself. */
 	readonly value: unknown;
 
-	/** The message reads "submitHint: field must be expected, got value". */
+	/** The message reads "operation: field must be expected, got value". */
 	constructor(
+		operation: string,
 		field: string,
 		value: unknown,
 		expected: string,
@@ -96,9 +99,10 @@ export class InvalidHintError extends KvcrError {
 	) {
 		super(
 			"ERR_KVCR_INVALID_HINT",
-			`submitHint: ${field} must be ${expected}, got ${showValue(value)}`,
+			`${operation}: ${field} must be ${expected}, got ${showValue(value)}`,
 			options,
 		);
+		this.operation = operation;
 		this.field = field;
 		this.value = value;
 	}
