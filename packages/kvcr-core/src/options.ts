@@ -267,6 +267,9 @@ function hotWaitOf({ hotWaitMs, clock }: KvcrOptions): number {
 	);
 }
 
+/** Labels are keys of maps on the wire, and decoders refuse this one. */
+const UNUSABLE_KEY = "__proto__";
+
 function checkPools(pools: readonly PoolOptions[]): void {
 	if (!Array.isArray(pools) || pools.length === 0) {
 		throw new InvalidArgumentError(
@@ -288,12 +291,16 @@ function checkPools(pools: readonly PoolOptions[]): void {
 			);
 		}
 		const { name, slotBytes, slotCount } = pool;
-		if (typeof name !== "string" || name.includes(":")) {
+		if (
+			typeof name !== "string" ||
+			name.includes(":") ||
+			name === UNUSABLE_KEY
+		) {
 			throw new InvalidArgumentError(
 				"Kvcr.create",
 				`${at}.name`,
 				name,
-				'a string without ":"',
+				`a string without ":", other than ${UNUSABLE_KEY}`,
 			);
 		}
 		if (name === "" && pools.length > 1) {
@@ -347,12 +354,16 @@ function checkRegions(regions: readonly MemoryRegion[]): void {
 		const at = `frameworkRegions[${index}]`;
 		requireMethods(at, region, ["element", "release"]);
 		const { label } = region;
-		if (typeof label !== "string" || labels.has(label))
+		if (
+			typeof label !== "string" ||
+			labels.has(label) ||
+			label === UNUSABLE_KEY
+		)
 			throw new InvalidArgumentError(
 				"Kvcr.create",
 				`${at}.label`,
 				label,
-				"a string, unique among the regions",
+				`a string, unique among the regions, other than ${UNUSABLE_KEY}`,
 			);
 		labels.add(label);
 	}

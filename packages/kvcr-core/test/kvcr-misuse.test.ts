@@ -308,6 +308,10 @@ describe("settings that cannot work are refused before anything is started", () 
 		["pools", { pools: [] }],
 		["pools[0].name", { pools: [{ name: "a:b", slotBytes: 1, slotCount: 1 }] }],
 		[
+			"pools[0].name",
+			{ pools: [{ name: "__proto__", slotBytes: 1, slotCount: 1 }] },
+		],
+		[
 			"pools[1].name",
 			{
 				pools: [
@@ -346,6 +350,18 @@ describe("settings that cannot work are refused before anything is started", () 
 		["pins", { pins: {} }],
 		["frameworkRegions", { frameworkRegions: {} }],
 		["frameworkRegions[0]", { frameworkRegions: [null] }],
+		[
+			"frameworkRegions[0].label",
+			{
+				frameworkRegions: [
+					{
+						label: "__proto__",
+						element: () => new Uint8Array(8),
+						release: () => {},
+					},
+				],
+			},
+		],
 		[
 			"frameworkRegions[1].label",
 			{

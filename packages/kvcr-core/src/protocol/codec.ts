@@ -34,26 +34,7 @@ const decoder = new Decoder({
 
 /** Encodes a map. Integers take the shortest form if bigints went through {@link shortest}. */
 export function pack(value: WireMap): Uint8Array {
-	return kept(encoder.encodeSharedRef(value));
-}
-
-/** Short messages lie in one buffer together: one of its own costs more than to encode it. */
-const SLAB_BYTES = 16 << 10;
-let slab = new Uint8Array(SLAB_BYTES);
-let slabUsed = 0;
-
-/** A copy of what lies in the encoder's buffer, which the next call makes use of again. */
-function kept(bytes: Uint8Array): Uint8Array {
-	const { length } = bytes;
-	if (length > SLAB_BYTES / 8) return bytes.slice();
-	if (slabUsed + length > SLAB_BYTES) {
-		slab = new Uint8Array(SLAB_BYTES);
-		slabUsed = 0;
-	}
-	const copy = slab.subarray(slabUsed, slabUsed + length);
-	slabUsed += length;
-	copy.set(bytes);
-	return copy;
+	return encoder.encode(value);
 }
 
 /**

@@ -205,7 +205,7 @@ class LayoutReader {
 			labels.length,
 			labels.length,
 		).map((size, j) => readInteger(size, `${path}[3][${j}]`, 1));
-		return { labels, sizes };
+		return { labels: Object.freeze(labels), sizes: Object.freeze(sizes) };
 	}
 }
 

@@ -142,7 +142,7 @@ export class Telemetry {
 	): void {
 		const stats = this.#stats;
 		if (stats !== undefined)
-			this.#guard(() => stats.observeHistogram(name, ms / 1000, labels));
+			this.#guard(() => stats.observeHistogram(name, ms / 1000, { ...labels }));
 	}
 
 	/** All counters so far, as `name{label="value"}` → value. */
@@ -211,7 +211,8 @@ export class Telemetry {
 	#tell({ name, labels }: Counter, by: number): void {
 		const stats = this.#stats;
 		if (stats !== undefined)
-			this.#guard(() => stats.increaseCounter(name, by, labels));
+			// A copy: the sink may add to it, and this one names the series here.
+			this.#guard(() => stats.increaseCounter(name, by, { ...labels }));
 	}
 
 	/** Foreign code (a logger, a metrics registry) must not disturb progress. */
