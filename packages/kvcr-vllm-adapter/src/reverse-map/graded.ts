@@ -5,10 +5,8 @@
 
 const ROW_BITS = 5;
 const ROW = 1 << ROW_BITS;
+/** Numbers of segments and of keys leave this many bits for a unit within its buffer (see their enums). */
 const LAST_GRADE = 4;
-
-/** Most units that a buffer has, as a power of two. */
-export const MAX_UNITS_BITS = LAST_GRADE;
 
 /** Number of units in a buffer. */
 export function unitsIn(buffer: number): number {

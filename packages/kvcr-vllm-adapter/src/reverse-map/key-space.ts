@@ -10,8 +10,8 @@
 /** An enum for the reason given in segment.ts. */
 enum Space {
 	Bits = 24,
-	/** Coefficients for a range of 2^24. Their sum is just below 1, so that the last position stays inside. */
-	First = 1.386184,
+	/** Coefficients for a range of 2^24. They add up to 1, so that the largest hash has the last position. */
+	First = 1.386185,
 	Second = 0.465462 / 2 ** 24,
 	Third = 0.079277 / 2 ** 48,
 }
