@@ -10,6 +10,7 @@
         "src/glibc_floor.cc",
         "src/loop_poller.cc",
         "src/memory.cc",
+        "src/shared_name.cc",
         "src/nixl_agent.cc",
         "src/nixl_library.cc",
         "src/notifications.cc",

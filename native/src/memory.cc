@@ -95,7 +95,8 @@ std::shared_ptr<Mapping> Mapping::create(const MappingRequest& request) {
       break;
     case Backing::kSharedName:
       mapping->fd_ = openShared(request.name);
-      mapping->sharedName_ = mapping->path_ = "/dev/shm/" + request.name;
+      mapping->path_ = "/dev/shm/" + request.name;
+      mapping->name_ = std::make_unique<SharedName>(mapping->path_, mapping->fd_);
       sizeFile(mapping->fd_, mapping->mappedBytes_, mapping->path_);
       break;
     case Backing::kFile:
@@ -126,7 +127,6 @@ std::shared_ptr<Mapping> Mapping::create(const MappingRequest& request) {
 Mapping::~Mapping() {
   if (data_ != nullptr) munmap(data_, mappedBytes_);
   if (fd_ >= 0) close(fd_);
-  if (!sharedName_.empty()) unlink(sharedName_.c_str());
 }
 
 }  // namespace kvcr

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "shared_name.h"
+
 namespace kvcr {
 
 enum class Backing { kAnonymous, kMemfd, kSharedName, kFile };
@@ -32,6 +34,10 @@ class Mapping {
   size_t bytes() const { return bytes_; }
   // A path by which other processes of this user can map the same memory; empty for anonymous memory.
   const std::string& path() const { return path_; }
+  // Nobody can map it by its name from now on. Whoever has it mapped keeps it.
+  void removeName() {
+    if (name_ != nullptr) name_->remove();
+  }
 
  private:
   Mapping() = default;
@@ -41,7 +47,7 @@ class Mapping {
   size_t mappedBytes_ = 0;
   int fd_ = -1;
   std::string path_;
-  std::string sharedName_;
+  std::unique_ptr<SharedName> name_;
 };
 
 }  // namespace kvcr

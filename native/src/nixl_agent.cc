@@ -117,6 +117,8 @@ void NixlAgentHandle::deregister(const Region& region) {
   for (size_t slice = 0; slice < region.slicesRegistered; ++slice) {
     registerRange(base + slice * region.sliceBytes, region.sliceLength(slice), false);
   }
+  // The memory goes with the last view of it, which may be long after; its name goes now.
+  region.mapping->removeName();
 }
 
 std::string NixlAgentHandle::localMetadata() const {

@@ -50,7 +50,7 @@ export function libraryCandidates(
 	const folders = pythonFolders(env);
 	const found = folders
 		.flatMap((folder) => INSIDE_WHEEL.map((inside) => join(folder, inside)))
-		.filter((path) => existsSync(path));
+		.filter(isFile);
 	return {
 		paths: [...found, LIBRARY_NAME],
 		explicit: false,
@@ -66,9 +66,16 @@ export function libraryCandidates(
 function named(operation: string, path: string, place: string): Candidates {
 	const resolved = insideWheel(path);
 	// A bare name is the loader's to find.
-	if (path.includes("/") && !existsSync(resolved))
-		throw new NixlNotFoundError(operation, [place]);
+	if (path.includes("/") && !isFile(resolved))
+		throw new NixlNotFoundError(operation, [
+			existsSync(resolved) ? `${place}, which is no file` : place,
+		]);
 	return { paths: [resolved], explicit: true, lookedIn: [place] };
+}
+
+/** Whether a regular file is there: opening a pipe, say, would wait for ever. */
+function isFile(path: string): boolean {
+	return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
 }
 
 function insideWheel(path: string): string {

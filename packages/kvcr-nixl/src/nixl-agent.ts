@@ -27,6 +27,7 @@ import {
 import {
 	checkAgentOptions,
 	checkMapSpec,
+	checkObject,
 	checkRegionSpec,
 	type NixlAgentOptions,
 	type NixlMapSpec,
@@ -148,11 +149,8 @@ export class NixlTransferAgent implements TransferAgent {
 	async createRegion(spec: NixlRegionSpec): Promise<NixlRegion> {
 		const operation = "TransferAgent.createRegion";
 		this.#assertOpen(operation);
-		return this.#makeRegion(
-			operation,
-			spec.label,
-			checkRegionSpec(operation, spec),
-		);
+		const native = checkRegionSpec(operation, spec);
+		return this.#makeRegion(operation, spec.label, native);
 	}
 
 	/**
@@ -164,11 +162,8 @@ export class NixlTransferAgent implements TransferAgent {
 	async mapRegion(spec: NixlMapSpec): Promise<NixlRegion> {
 		const operation = "NixlTransferAgent.mapRegion";
 		this.#assertOpen(operation);
-		return this.#makeRegion(
-			operation,
-			spec.label,
-			checkMapSpec(operation, spec),
-		);
+		const native = checkMapSpec(operation, spec);
+		return this.#makeRegion(operation, spec.label, native);
 	}
 
 	localMetadata(): Uint8Array {
@@ -215,6 +210,7 @@ export class NixlTransferAgent implements TransferAgent {
 	write(request: WriteRequest): TransferId {
 		const operation = "TransferAgent.write";
 		this.#assertOpen(operation);
+		checkObject(operation, "request", request);
 		const remote = this.#current(operation, request.remote);
 		checkPayload(operation, "notification", request.notification);
 		const regions = this.#packer.pack(

@@ -33,7 +33,7 @@ export interface NixlAgentOptions {
 export interface NixlRegionSpec extends RegionSpec {
 	/**
 	 * `"anonymous"`: private to this process. `"memfd"`: shareable by the region's `path`. `{ shared: NAME }`: a new file
-	 * `/dev/shm/NAME`, removed when the region ends.
+	 * `/dev/shm/NAME`, removed when the region ends or the process exits; a signal that kills it leaves the name.
 	 * @default "anonymous"
 	 */
 	readonly backing?:
@@ -73,11 +73,22 @@ const SLICE_BYTES = 2 ** 30;
 /** Most slices of one region. */
 const MAX_SLICES = 4096;
 
+/** Checks that an argument can have fields at all. @throws InvalidArgumentError */
+export function checkObject(
+	operation: string,
+	argument: string,
+	value: unknown,
+): void {
+	if (typeof value !== "object" || value === null)
+		throw new InvalidArgumentError(operation, argument, value, "an object");
+}
+
 /** The options with their defaults. @throws InvalidArgumentError */
 export function checkAgentOptions(
 	operation: string,
 	options: NixlAgentOptions,
 ): Required<Omit<NixlAgentOptions, "libraryPath">> {
+	checkObject(operation, "options", options);
 	const name =
 		options.name ??
 		`${hostname().slice(0, 64)}-${process.pid}-${randomBytes(6).toString("hex")}`;
@@ -186,7 +197,8 @@ export function checkMapSpec(
 }
 
 function checkGeometry(operation: string, spec: RegionSpec) {
-	const { label, elementBytes, elementCount } = (spec ?? {}) as RegionSpec;
+	checkObject(operation, "spec", spec);
+	const { label, elementBytes, elementCount } = spec;
 	if (typeof label !== "string")
 		throw new InvalidArgumentError(operation, "spec.label", label, "a string");
 	if (

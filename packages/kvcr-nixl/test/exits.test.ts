@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { readdirSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { nativeProgram } from "../scripts/build-program.mjs";
 import { libraryPath, missingNixl, runChild } from "./helpers.js";
@@ -43,20 +44,34 @@ function endings(env: Record<string, string>) {
 		["by process.exit while an agent is created", "exitWhileCreating"],
 		["by process.exit while memory is registered", "exitWhileRegistering"],
 		["with several agents, some closed", "several"],
+		["by process.exit with named shared memory", "names"],
 		["after workers that closed, left and were terminated", "workers"],
 		["by process.exit under a worker with writes in flight", "workersAtExit"],
 	])("%s", async (_name, mode) => {
 		const ended = await runChild("exits.ts", [mode], env);
 		expect(ended, ended.stderr).toMatchObject({ code: 42, signal: null });
+		expect(namesOf(ended.pid)).toEqual([]);
 	});
 
-	it("by an uncaught exception with writes in flight", async () => {
-		expect(await runChild("exits.ts", ["throw"], env)).toMatchObject({
+	it.each([
+		["with writes in flight", "throw"],
+		["with named shared memory", "namesAtThrow"],
+	])("by an uncaught exception %s", async (_name, mode) => {
+		const ended = await runChild("exits.ts", [mode], env);
+		expect(ended).toMatchObject({
 			code: 1,
 			signal: null,
 			stderr: expect.stringContaining("on purpose"),
 		});
+		expect(namesOf(ended.pid)).toEqual([]);
 	});
+}
+
+/** Named shared memory that a child left behind. */
+function namesOf(pid: number | undefined): string[] {
+	return readdirSync("/dev/shm").filter((name) =>
+		name.startsWith(`kvcr-exits-${pid}-`),
+	);
 }
 
 /** How a program ends that opens an agent without our care and asks for code 42: its code, or the signal it died of. */

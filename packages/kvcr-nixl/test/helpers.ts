@@ -28,6 +28,7 @@ export function createAgent(name?: string): Promise<NixlTransferAgent> {
 
 /** How a child process ended. */
 export interface Ended {
+	readonly pid: number | undefined;
 	readonly code: number | null;
 	readonly signal: NodeJS.Signals | null;
 	readonly stdout: string;
@@ -74,6 +75,7 @@ export class Child {
 		this.ended = new Promise((resolve) => {
 			this.process.on("close", (code, signal) =>
 				resolve({
+					pid: this.process.pid,
 					code,
 					signal,
 					stdout: this.#stdout,

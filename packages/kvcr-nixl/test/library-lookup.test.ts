@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import {
 	copyFileSync,
 	cpSync,
@@ -87,6 +88,14 @@ describe.concurrent("without a usable library", () => {
 		);
 	});
 
+	it("does not wait for a pipe", async () => {
+		const path = join(scratch, "pipe.so");
+		execFileSync("mkfifo", [path]);
+		const opened = await open({ libraryPath: path });
+		expect(opened.code).toBe("ERR_KVCR_NIXL_NOT_FOUND");
+		expect(opened.message).toContain("which is no file");
+	});
+
 	it("refuses a library that is not NIXL", async () => {
 		const opened = await open({ libraryPath: "libm.so.6" });
 		expect(opened.code).toBe("ERR_KVCR_NIXL_LIBRARY");
@@ -101,9 +110,11 @@ describe.concurrent("without a usable library", () => {
 		{ requireRdma: 1 },
 		{ closeTimeoutMs: 0 },
 		{ closeTimeoutMs: "5" },
+		null,
+		5,
 	])("refuses the options %j", async (options) => {
 		await expect(
-			NixlTransferAgent.create(options as NixlAgentOptions),
+			NixlTransferAgent.create(options as unknown as NixlAgentOptions),
 		).rejects.toMatchObject({ code: "ERR_KVCR_INVALID_ARGUMENT" });
 	});
 });

@@ -228,6 +228,7 @@ export class ScriptedTransferAgent
 
 	write(request: WriteRequest): TransferId {
 		this.#assertOpen("write");
+		checkObject("ScriptedTransferAgent.write", "request", request);
 		const operation = "ScriptedTransferAgent.write";
 		const remote = this.#current("write", request.remote);
 		checkWrite(

@@ -68,6 +68,21 @@ const modes: Record<string, () => Promise<void>> = {
 		});
 		setImmediate(() => process.exit(42));
 	},
+	/** Named shared memory of regions that are open, just released, and of a closed agent. */
+	async names() {
+		const regions = await Promise.all(
+			["open", "released"].map((name) => named(name)),
+		);
+		regions[1]?.region.release();
+		const { agent } = await named("closed");
+		await agent.close();
+		process.exit(42);
+	},
+	/** The same for a process that nobody asked to end. */
+	async namesAtThrow() {
+		await named("thrown");
+		throw new Error("on purpose");
+	},
 	async several() {
 		const agents = await Promise.all([1, 2, 3, 4].map(() => busyAgent()));
 		await Promise.all(agents.slice(0, 2).map((agent) => agent.close()));
@@ -98,6 +113,18 @@ async function worker(how: string): Promise<void> {
 	});
 	if (how === "terminate") thread.on("message", () => void thread.terminate());
 	await ended;
+}
+
+/** A region whose name others can see, `kvcr-exits-PID-NAME`. */
+async function named(name: string) {
+	const agent = await createAgent();
+	const region = await agent.createRegion({
+		label: name,
+		elementBytes: 4096,
+		elementCount: 4,
+		backing: { shared: `kvcr-exits-${process.pid}-${name}` },
+	});
+	return { agent, region };
 }
 
 /** An agent with a thousand small writes and one of 64 MiB to itself in flight. */

@@ -73,6 +73,12 @@ export function memoryTests(test: AgentTest): void {
 				hasCode("ERR_KVCR_INVALID_ARGUMENT"),
 				JSON.stringify(change),
 			);
+		for (const spec of [undefined, null, 5])
+			await assert.rejects(
+				async () => agent.createRegion(spec as never),
+				hasCode("ERR_KVCR_INVALID_ARGUMENT"),
+				String(spec),
+			);
 		await agent.createRegion(good);
 	});
 

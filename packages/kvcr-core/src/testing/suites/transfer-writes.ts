@@ -286,6 +286,12 @@ export function writeTests(test: AgentTest): void {
 				hasCode("ERR_KVCR_INVALID_ARGUMENT"),
 				what,
 			);
+		for (const request of [undefined, null, 5])
+			assert.throws(
+				() => writer.agent.write(request as never),
+				hasCode("ERR_KVCR_INVALID_ARGUMENT"),
+				String(request),
+			);
 		await rig.quiet();
 		for (let i = 0; i < 4; i += 1) assertBlank(to, i);
 		assert.equal(writer.completions.length, 0);
