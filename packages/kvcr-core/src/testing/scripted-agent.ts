@@ -1,5 +1,10 @@
 /** A transfer agent whose writes complete, fail, hang or break off as a test says. */
-import { checkCovered, checkPayload, checkWrite } from "../portable/checks.js";
+import {
+	checkCovered,
+	checkObject,
+	checkPayload,
+	checkWrite,
+} from "../portable/checks.js";
 import {
 	checkRegionSpec,
 	RegionMemory,
@@ -228,8 +233,8 @@ export class ScriptedTransferAgent
 
 	write(request: WriteRequest): TransferId {
 		this.#assertOpen("write");
-		checkObject("ScriptedTransferAgent.write", "request", request);
 		const operation = "ScriptedTransferAgent.write";
+		checkObject(operation, "request", request);
 		const remote = this.#current("write", request.remote);
 		checkWrite(
 			operation,
