@@ -4,9 +4,9 @@
  */
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve as resolvePath } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import type { JudgedFigure } from "./lib/figures.js";
@@ -50,7 +50,7 @@ const DEFAULT = ["pull", "nixl", "pull-nixl", "cache"];
 const USAGE = `npm run bench [-- NAME...] [-- --json FILE]
 benches: ${Object.keys(BENCHES).join(", ")}; without names ${DEFAULT.join(", ")}`;
 
-const { values, names } = readArguments();
+const { json, names } = await readArguments();
 const folder = await mkdtemp(join(tmpdir(), "kvcr-bench-"));
 const all: JudgedFigure[] = [];
 try {
@@ -70,8 +70,8 @@ try {
 			process.exitCode = 1;
 		}
 	}
-	if (values.json !== undefined)
-		await writeFile(values.json, `${JSON.stringify(all, null, "\t")}\n`);
+	if (json !== undefined)
+		await writeFile(json, `${JSON.stringify(all, null, "\t")}\n`);
 	const missed = all.filter((figure) => figure.holds === false);
 	if (missed.length > 0) process.exitCode = 1;
 	console.log(`\n${all.length} figures, ${missed.length} targets missed`);
@@ -80,7 +80,7 @@ try {
 }
 
 /** Ends the process when there is nothing to run. */
-function readArguments() {
+async function readArguments() {
 	try {
 		const { values, positionals } = parseArgs({
 			allowPositionals: true,
@@ -96,7 +96,14 @@ function readArguments() {
 		for (const name of positionals)
 			if (!Object.hasOwn(BENCHES, name))
 				throw new Error(`no bench ${JSON.stringify(name)}`);
-		return { values, names: positionals.length > 0 ? positionals : DEFAULT };
+		// npm runs scripts in the root of the package, and tells where the user was.
+		const json =
+			values.json === undefined
+				? undefined
+				: resolvePath(process.env.INIT_CWD ?? ".", values.json);
+		// Found out before the benches have run, not after.
+		if (json !== undefined) await (await open(json, "a")).close();
+		return { json, names: positionals.length > 0 ? positionals : DEFAULT };
 	} catch (error) {
 		console.error(
 			`bench: ${(error as Error).message.split(". ")[0]}\n\n${USAGE}`,

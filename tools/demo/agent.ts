@@ -1,6 +1,7 @@
 /** Which transfer agent the demo runs over: NIXL where it can be had, the portable one with a reason where not. */
 import type { TransferAgent } from "kvcr-core";
 import { PortableTransferAgent } from "kvcr-core/portable";
+import { UsageError } from "./usage-error.js";
 
 /** Kinds of agents. */
 export type AgentKind = "nixl" | "portable";
@@ -18,7 +19,7 @@ export async function createAgent(kind: AgentKind): Promise<TransferAgent> {
 	return NixlTransferAgent.create();
 }
 
-/** Tries NIXL once. `wanted` set: that kind and no other. */
+/** Tries NIXL once. `wanted` set: that kind and no other. @throws UsageError when it is not to be had */
 export async function chooseAgent(
 	wanted: string | undefined,
 ): Promise<AgentChoice> {
@@ -27,10 +28,9 @@ export async function chooseAgent(
 		await (await createAgent("nixl")).close();
 		return { kind: "nixl" };
 	} catch (error) {
-		if (wanted === "nixl") throw error;
-		return {
-			kind: "portable",
-			reason: error instanceof Error ? error.message : String(error),
-		};
+		const reason = error instanceof Error ? error.message : String(error);
+		if (wanted === "nixl")
+			throw new UsageError(`demo: there is no NIXL here: ${reason}`);
+		return { kind: "portable", reason };
 	}
 }

@@ -1,9 +1,11 @@
 /** The demo's command line, checked before any process is started. */
+import { isUtf8 } from "node:buffer";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { InvalidHintError, parseHintEnvelope } from "kvcr-core";
 import type { AgentKind } from "./agent.js";
+import { UsageError } from "./usage-error.js";
 
 const HELP = `npm run demo [-- --hint FILE] [-- --agent nixl|portable]
 
@@ -14,9 +16,6 @@ and compares every byte.
                  The default is tools/demo/hint.json. Its actions have scope "independent".
   --agent KIND   nixl (RDMA) or portable (TCP); the default is nixl where it can be had.
   --help         this text`;
-
-/** What the user gave cannot be used; the message is all there is to say. */
-export class UsageError extends Error {}
 
 /** What to do. */
 export type DemoArguments =
@@ -52,14 +51,17 @@ export function readArguments(
  * @throws UsageError when it cannot be read, is no hint, or asks for nothing that the demo could show.
  */
 export function readHint(path: string, sourceEndpoint: string): string {
-	let text: string;
+	let bytes: Buffer;
 	try {
-		text = readFileSync(path, "utf8").replaceAll("$SOURCE", sourceEndpoint);
+		bytes = readFileSync(path);
 	} catch (error) {
 		throw new UsageError(
 			`demo: the hint cannot be read: ${(error as Error).message}`,
 		);
 	}
+	// Decoding would replace what is wrong, and say nothing.
+	if (!isUtf8(bytes)) throw new UsageError(`demo: ${path} is not UTF-8`);
+	const text = bytes.toString("utf8").replaceAll("$SOURCE", sourceEndpoint);
 	try {
 		const { actions } = parseHintEnvelope(text, { requestId: "demo" });
 		if (!actions.some(({ scope }) => scope === "independent"))

@@ -23,19 +23,21 @@ function hintFile(
 	return write(`{"protocol_version":"0.1","actions":[${actions}]}`);
 }
 
-function write(text: string): string {
+function write(text: string | Buffer): string {
 	files += 1;
 	const path = join(folder, `${files}.json`);
 	writeFileSync(path, text);
 	return path;
 }
 
-function demo(...args: readonly string[]) {
+function demo(...given: readonly (string | NodeJS.ProcessEnv)[]) {
+	const args = given.filter((entry) => typeof entry === "string");
+	const env = given.find((entry) => typeof entry !== "string");
 	return new Promise<{ code: number; out: string; err: string }>((resolve) => {
 		execFile(
 			process.execPath,
 			["--conditions=kvcr-source", "--import", "tsx", MAIN, ...args],
-			{ timeout: 60_000 },
+			{ timeout: 60_000, env: { ...process.env, ...env } },
 			(error, out, err) =>
 				resolve({ code: error === null ? 0 : Number(error.code), out, err }),
 		);
@@ -72,6 +74,18 @@ describe("the demo", () => {
 		["a file that is not there", () => ["--hint", join(folder, "none.json")]],
 		["a folder", () => ["--hint", folder]],
 		["text that is no JSON", () => ["--hint", write('{"actions":')]],
+		[
+			"text that is not UTF-8",
+			() => [
+				"--hint",
+				write(
+					Buffer.from(
+						'{"protocol_version":"0.1","message_id":"\xe9"}',
+						"latin1",
+					),
+				),
+			],
+		],
 		["a list without hashes", () => ["--hint", hintFile([[]])]],
 		[
 			"a hint that waits for a request",
@@ -90,6 +104,17 @@ describe("the demo", () => {
 		},
 		60_000,
 	);
+
+	it("says in a few words that the agent asked for is not to be had", async () => {
+		const library = write("no library");
+		const { code, err } = await demo(
+			...["--agent", "nixl"],
+			...[{ KVCR_NIXL_LIBRARY: library }],
+		);
+		expect(code).toBe(2);
+		expect(err).toMatch(/^demo: there is no NIXL here: /);
+		expect(err).not.toMatch(/^\s+at /m);
+	}, 60_000);
 
 	it("explains itself", async () => {
 		const { code, out } = await demo("--help");

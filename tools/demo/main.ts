@@ -8,7 +8,8 @@ import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { chooseAgent } from "./agent.js";
-import { readArguments, UsageError } from "./arguments.js";
+import { readArguments } from "./arguments.js";
+import { UsageError } from "./usage-error.js";
 
 /** Longest the whole demo may take, in milliseconds. */
 const LIMIT_MS = 60_000;

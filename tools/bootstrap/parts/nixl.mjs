@@ -48,7 +48,8 @@ export const nixl = {
 		return {
 			status: "ready",
 			detail: WHEEL,
-			env: { KVCR_NIXL_LIBRARY: env.KVCR_NIXL_LIBRARY ?? library },
+			// An empty one counts as none, as it does for the agent.
+			env: { KVCR_NIXL_LIBRARY: env.KVCR_NIXL_LIBRARY || library },
 		};
 	},
 };

@@ -66,6 +66,14 @@ describe.runIf(linux)("NIXL", () => {
 		expect(readdirSync(join(context.cache, "nixl"))).toHaveLength(1);
 	});
 
+	test("takes an empty choice of library for none", async () => {
+		python(library);
+		context.env.KVCR_NIXL_LIBRARY = "";
+		expect(await nixl.ensure(context)).toMatchObject({
+			env: { KVCR_NIXL_LIBRARY: expect.stringContaining(library) },
+		});
+	});
+
 	test("leaves a library alone that somebody chose", async () => {
 		python(library);
 		context.env.KVCR_NIXL_LIBRARY = "/opt/my/libnixl_capi.so";
