@@ -6,9 +6,10 @@ import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve as resolvePath } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { userPath } from "../lib/user-path.js";
 import type { JudgedFigure } from "./lib/figures.js";
 
 /** A bench: a program that prints a table and takes `--json FILE`. */
@@ -96,11 +97,7 @@ async function readArguments() {
 		for (const name of positionals)
 			if (!Object.hasOwn(BENCHES, name))
 				throw new Error(`no bench ${JSON.stringify(name)}`);
-		// npm runs scripts in the root of the package, and tells where the user was.
-		const json =
-			values.json === undefined
-				? undefined
-				: resolvePath(process.env.INIT_CWD ?? ".", values.json);
+		const json = values.json === undefined ? undefined : userPath(values.json);
 		// Found out before the benches have run, not after.
 		if (json !== undefined) await (await open(json, "a")).close();
 		return { json, names: positionals.length > 0 ? positionals : DEFAULT };

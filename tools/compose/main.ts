@@ -10,6 +10,7 @@
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { userPath } from "../lib/user-path.js";
 import {
 	composeEnvelope,
 	NothingToComposeError,
@@ -61,5 +62,5 @@ function run(): string {
 }
 
 function read(file: string): string {
-	return readFileSync(file === "-" ? 0 : file, "utf8");
+	return readFileSync(file === "-" ? 0 : userPath(file), "utf8");
 }

@@ -1,9 +1,9 @@
 /** The demo's command line, checked before any process is started. */
 import { isUtf8 } from "node:buffer";
 import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { InvalidHintError, parseHintEnvelope } from "kvcr-core";
+import { userPath } from "../lib/user-path.js";
 import type { AgentKind } from "./agent.js";
 import { UsageError } from "./usage-error.js";
 
@@ -37,11 +37,7 @@ export function readArguments(
 		throw new UsageError(
 			`demo: --agent must be nixl or portable, got ${JSON.stringify(agent)}`,
 		);
-	// npm runs scripts in the root of the package, and tells where the user was.
-	const hintFile =
-		hint === undefined
-			? defaultHint
-			: resolve(process.env.INIT_CWD ?? ".", hint);
+	const hintFile = hint === undefined ? defaultHint : userPath(hint);
 	readHint(hintFile, "demo:source");
 	return { hintFile, agent };
 }

@@ -26,6 +26,7 @@ import {
 	simulate,
 	type Tally,
 } from "kvcr-core/testing";
+import { userPath } from "../lib/user-path.js";
 
 /** Between two lines about how it goes, in milliseconds. */
 const REPORT_MS = 60_000;
@@ -81,7 +82,7 @@ async function runMany(): Promise<number> {
 	console.log(`faults by kind: ${JSON.stringify(tally.faults)}`);
 	if (values.json !== undefined)
 		writeFileSync(
-			values.json,
+			userPath(values.json),
 			`${JSON.stringify({ seed, ...tally, operations: operationsOf(tally), failed: failed?.scenario.seed }, null, "\t")}\n`,
 		);
 	return failed === undefined ? 0 : await showFailure(failed);

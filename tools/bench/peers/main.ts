@@ -4,6 +4,7 @@
  */
 import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { userPath } from "../../lib/user-path.js";
 import { judge, printFigures, writeFigures } from "../lib/figures.js";
 import {
 	type Contender,
@@ -72,7 +73,7 @@ printFigures(
 );
 for (const [name, reason] of Object.entries(missing))
 	console.log(`without ${name}: ${reason}`);
-if (values.json !== undefined) writeFigures(values.json, judged);
+if (values.json !== undefined) writeFigures(userPath(values.json), judged);
 if (values.docs)
 	writeReport(results, judged, {
 		repetitions,
