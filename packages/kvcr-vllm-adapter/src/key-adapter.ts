@@ -57,7 +57,7 @@ export class VllmKeyAdapter implements KeyAdapter<VllmKey> {
 
 	/** @throws InvalidArgumentError when `events` is no boolean, or a map is given although events are disabled. */
 	constructor(options: VllmKeyAdapterOptions) {
-		const { events, map } = options;
+		const { events, map } = options ?? {};
 		if (typeof events !== "boolean")
 			throw new InvalidArgumentError(
 				"VllmKeyAdapter",
@@ -112,7 +112,8 @@ export class VllmKeyAdapter implements KeyAdapter<VllmKey> {
 		checkKey(key, "VllmKeyAdapter.split", "key");
 		const hashBytes = key.length - GROUP_BYTES;
 		return {
-			blockHash: key.slice(0, hashBytes),
+			// A copy also of a Buffer, whose own `slice` gives a view.
+			blockHash: new Uint8Array(key.subarray(0, hashBytes)),
 			groupIndex: viewOf(key).getUint32(hashBytes),
 		};
 	}
@@ -128,9 +129,17 @@ export class VllmKeyAdapter implements KeyAdapter<VllmKey> {
 		return this.#enabled("decodeFromRouter").resolve(hash);
 	}
 
-	/** @throws KvEventsDisabledError when constructed without events. */
+	/** @throws KvEventsDisabledError when constructed without events; InvalidArgumentError for anything but router hashes. */
 	decodeManyFromRouter(hashes: readonly RouterHash[]): readonly RouterLookup[] {
-		return this.#enabled("decodeManyFromRouter").lookupMany(hashes);
+		const map = this.#enabled("decodeManyFromRouter");
+		if (!Array.isArray(hashes))
+			throw new InvalidArgumentError(
+				"VllmKeyAdapter.decodeManyFromRouter",
+				"hashes",
+				hashes,
+				"an array of router hashes",
+			);
+		return map.lookupMany(hashes);
 	}
 
 	#enabled(operation: string): ReverseHashMap {

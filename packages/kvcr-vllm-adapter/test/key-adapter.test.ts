@@ -26,6 +26,25 @@ function hashOf(text: string, length: number): Uint8Array {
 	return hash;
 }
 
+it("splits a Buffer into a hash of its own", () => {
+	const key = Buffer.alloc(36, 3);
+	const { blockHash } = adapter.split(key as Uint8Array as BlockKey);
+	key.fill(8);
+	expect(blockHash).toEqual(new Uint8Array(32).fill(3));
+});
+
+it.each([undefined, null, 5, "1"])(
+	"refuses %s in place of a list of router hashes",
+	(hashes) => {
+		expect(() => adapter.decodeManyFromRouter(hashes as never)).toThrow(
+			InvalidArgumentError,
+		);
+		expect(() => new VllmKeyAdapter(hashes as never)).toThrow(
+			InvalidArgumentError,
+		);
+	},
+);
+
 keyAdapterSuite<VllmKey>(
 	{ describe, it },
 	{

@@ -127,10 +127,33 @@ describe("jobs of the engine", () => {
 	});
 
 	it.each([
+		["key", "abc", { reqId: "r" }],
+		["key", new Uint8Array(11), { reqId: "r" }],
+		["context.reqId", key(1n), {}],
+		["context.reqId", key(1n), { reqId: "" }],
+		["context.reqId", key(1n), undefined],
+	])("a look-up with an unusable %s is refused", async (argument, ...call) => {
+		const { tier } = await managers.start("a");
+		let thrown: unknown;
+		try {
+			tier.lookup(...(call as unknown as Parameters<typeof tier.lookup>));
+		} catch (error) {
+			thrown = error;
+		}
+		expect(thrown).toBeInstanceOf(InvalidArgumentError);
+		expect(thrown).toMatchObject({
+			operation: "VllmKvcrTier.lookup",
+			argument,
+		});
+	});
+
+	it.each([
 		["jobId", { jobId: -1 }],
 		["jobId", { jobId: 1.5 }],
 		["keys", { keys: key(1n) as never }],
 		["keys[0]", { keys: ["abc" as never], blockIds: [0] }],
+		["keys[0]", { keys: [new Uint8Array(11), key(1n)], blockIds: [0, 1] }],
+		["keys[1]", { keys: [key(1n), new Uint8Array(1025)], blockIds: [0, 1] }],
 		["keys[1]", { keys: [key(1n), key(1n)], blockIds: [0, 1] }],
 		["blockIds", { blockIds: [0] }],
 		["blockIds[1]", { blockIds: [0, 16] }],

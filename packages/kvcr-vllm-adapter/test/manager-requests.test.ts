@@ -275,6 +275,28 @@ describe("pins on the primary tier", () => {
 		]);
 	});
 
+	it("blocks that the engine makes no job for are left out, and the next peer is served", () => {
+		source.engine.cache(5, key(1n));
+		source.engine.cache(6, key(2n));
+		source.serving = false;
+		source.engine.nextJob = null;
+		const first = loadFromPrimary(1n);
+		const second = loadFromPrimary(2n);
+		managers.run(100);
+		source.serving = true;
+		managers.run(100);
+		expect(target.results).toEqual([
+			{ jobId: first, success: false, successfulKeys: [] },
+			{ jobId: second, success: true },
+		]);
+		expect(source.warnings).toEqual([]);
+		expect(source.tier.stats().pins).toEqual({
+			pending: 0,
+			active: 0,
+			failed: 0,
+		});
+	});
+
 	it.each(["onNewRequest", "lookup", "createStoreJob", "onRequestFinished"])(
 		"an engine whose %s fails loses that request of a peer, and nothing else",
 		(name) => {

@@ -76,11 +76,14 @@ export interface ParentManager {
 	onNewRequest(context: ReqContext): unknown;
 	/** Whether the primary tier has a block; on `HIT` a store job may name it. */
 	lookup(key: OffloadKey, context: ReqContext): LookupResult;
-	/** Keeps blocks of the primary tier in place until the job is reported finished. */
+	/**
+	 * Keeps blocks of the primary tier in place until the job is reported finished. Nothing (also `null`, which a bridge makes
+	 * of Python's None): they cannot be kept now, and the peer goes without them.
+	 */
 	createStoreJob(
 		keys: readonly OffloadKey[],
 		context: ReqContext,
-	): Pick<TransferJob, "jobId" | "keys" | "blockIds">;
+	): Pick<TransferJob, "jobId" | "keys" | "blockIds"> | null | undefined;
 	/** Ends a request that was announced, whatever became of it. */
 	onRequestFinished(context: ReqContext): void;
 }

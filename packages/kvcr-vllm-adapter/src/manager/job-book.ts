@@ -7,6 +7,7 @@ import {
 	type OperationResult,
 	type OpHandle,
 } from "kvcr-core";
+import { checkKey } from "../reverse-map/packed-key.js";
 import type { JobId, JobResult, OffloadKey, TransferJob } from "./contract.js";
 
 /** Which way the bytes go. */
@@ -58,8 +59,8 @@ export class JobBook {
 
 	/**
 	 * Checks a job before anything changes.
-	 * @throws InvalidArgumentError naming the field: a job ID in use, keys and blocks that do not pair up, a key or a block
-	 * twice, a block outside the primary tier.
+	 * @throws InvalidArgumentError naming the field: a job ID in use, keys and blocks that do not pair up, a key that cannot
+	 * be vLLM's, a key or a block twice, a block outside the primary tier.
 	 */
 	check(
 		job: TransferJob,
@@ -86,8 +87,8 @@ export class JobBook {
 		const seenBlocks = new Set<number>();
 		for (const [index, key] of keys.entries()) {
 			const block = blockIds[index] as number;
-			if (!(key instanceof Uint8Array))
-				refuse(`keys[${index}]`, key, "an offload key (Uint8Array)");
+			// A key without router hash could be stored, but named by no hint and no event.
+			checkKey(key, operation, `job.keys[${index}]`);
 			if (
 				!Number.isSafeInteger(block) ||
 				block < 0 ||

@@ -120,8 +120,8 @@ export class PrimaryPins implements FrameworkPins {
 			started = true;
 			const hits = keys.filter((key) => parent.lookup(key, context) === "HIT");
 			if (hits.length === 0) return undefined;
-			job = parent.createStoreJob(hits, context);
-			return this.#grant(keys, hits, job);
+			job = parent.createStoreJob(hits, context) ?? undefined;
+			return job && this.#grant(keys, hits, job);
 		} catch (error) {
 			this.#failed += 1;
 			this.#logger.warn(

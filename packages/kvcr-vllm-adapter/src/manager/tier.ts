@@ -15,6 +15,7 @@ import {
 } from "kvcr-core";
 import { VllmKeyAdapter } from "../key-adapter.js";
 import { inventoryFeed } from "../reverse-map/index.js";
+import { checkKey } from "../reverse-map/packed-key.js";
 import { BlocksAtRisk } from "./blocks-at-risk.js";
 import type {
 	JobResult,
@@ -127,8 +128,9 @@ export class VllmKvcrTier {
 			// Without events nobody would ever take them.
 			...(feed !== undefined && {
 				inventorySink: (event) => {
-					feed(event);
+					// What is lost to the map is not lost to the engine.
 					events.add(event);
+					feed(event);
 				},
 			}),
 			onTransferReport: (report) => {
@@ -165,7 +167,17 @@ export class VllmKvcrTier {
 	 */
 	lookup(key: OffloadKey, context: ReqContext): LookupResult {
 		this.#assertOpen("lookup");
-		const [known] = this.#kvcr.query([key], { requestId: context.reqId });
+		const operation = "VllmKvcrTier.lookup";
+		checkKey(key, operation, "key");
+		const requestId = context?.reqId;
+		if (typeof requestId !== "string" || requestId === "")
+			throw new InvalidArgumentError(
+				operation,
+				"context.reqId",
+				requestId,
+				"a request ID",
+			);
+		const [known] = this.#kvcr.query([key], { requestId });
 		switch (known?.status) {
 			case "HIT":
 			case "FETCHABLE":

@@ -78,8 +78,11 @@ export class TestEngine implements ParentManager {
 	readonly calls: string[] = [];
 	/** Whether the manager is lent at the moment: anything asked for otherwise is a violation. */
 	lent = false;
-	/** Replaces the job of the next `createStoreJob`. */
-	nextJob: { jobId: JobId; keys: OffloadKey[]; blockIds: number[] } | undefined;
+	/** Replaces the job of the next `createStoreJob`; null: it makes none. */
+	nextJob:
+		| { jobId: JobId; keys: OffloadKey[]; blockIds: number[] }
+		| null
+		| undefined;
 	/** Thrown by the next call of this name. */
 	failing: string | undefined;
 	#nextJob = 1_000_000;
@@ -111,12 +114,14 @@ export class TestEngine implements ParentManager {
 
 	createStoreJob(asked: readonly OffloadKey[]) {
 		this.#called("createStoreJob");
-		const job = this.nextJob ?? {
+		const { nextJob } = this;
+		this.nextJob = undefined;
+		if (nextJob === null) return null;
+		const job = nextJob ?? {
 			jobId: this.#nextJob++,
 			keys: [...asked],
 			blockIds: asked.map((one) => this.cached.get(keyText(one)) ?? -1),
 		};
-		this.nextJob = undefined;
 		this.storeJobs.set(job.jobId, job.blockIds);
 		return job;
 	}
