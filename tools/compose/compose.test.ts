@@ -1,4 +1,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { parseHintEnvelope } from "kvcr-core";
 import { VllmKeyAdapter } from "kvcr-vllm-adapter";
 import { describe, expect, it } from "vitest";
@@ -252,5 +255,30 @@ describe("the command", () => {
 		const unusable = run("--to", "b", "--from", "a", "--hash", "x");
 		expect(unusable).toMatchObject({ status: 2, stdout: "" });
 		expect(unusable.stderr).toContain("hashes[0]");
+	});
+
+	it("ignores nothing that it was told", () => {
+		const folder = mkdtempSync(join(tmpdir(), "kvcr-compose-"));
+		const plan = join(folder, "plan.json");
+		const run = (...args: string[]) =>
+			spawnSync(process.execPath, [...command, "--to", "b", ...args], {
+				input: JSON.stringify([report("a"), report("b")]),
+				encoding: "utf8",
+			});
+		try {
+			writeFileSync(plan, "[{");
+			const broken = run("--inventory", "-", "--plan", plan);
+			expect(broken).toMatchObject({ status: 2, stdout: "" });
+			expect(broken.stderr).toContain(`compose: ${plan}: `);
+			const both = run("--plan", plan, "--mode", "move");
+			expect(both).toMatchObject({ status: 2, stdout: "" });
+			expect(both.stderr).toContain("--mode");
+			expect(run()).toMatchObject({
+				status: 2,
+				stderr: "compose: --inventory is missing\n",
+			});
+		} finally {
+			rmSync(folder, { recursive: true });
+		}
 	});
 });

@@ -42,6 +42,18 @@ function run(): string {
 		},
 	});
 	if (values.to === undefined) throw new Error("compose: --to is missing");
+	const given = [
+		"from",
+		"hash",
+		"limit",
+		"mode",
+		"scope",
+		"no-framework",
+		"force",
+	];
+	const ignored = given.find((name) => Object.hasOwn(values, name));
+	if (values.plan !== undefined && ignored !== undefined)
+		throw new Error(`compose: --plan says all that --${ignored} would`);
 	const single: Record<string, unknown> = {
 		from: values.from,
 		hashes: values.hash,
@@ -54,11 +66,21 @@ function run(): string {
 	const entries: PlanEntry[] =
 		values.plan === undefined
 			? readPlan([single], "arguments")
-			: readPlan(JSON.parse(read(values.plan)), values.plan);
-	const reports = (values.inventory ?? []).flatMap((file) =>
+			: readPlan(json(values.plan), values.plan);
+	if (values.inventory === undefined)
+		throw new Error("compose: --inventory is missing");
+	const reports = values.inventory.flatMap((file) =>
 		readReports(read(file), file),
 	);
 	return composeEnvelope({ reports, to: values.to, entries });
+}
+
+function json(file: string): unknown {
+	try {
+		return JSON.parse(read(file));
+	} catch (error) {
+		throw new Error(`compose: ${file}: ${(error as Error).message}`);
+	}
 }
 
 function read(file: string): string {
