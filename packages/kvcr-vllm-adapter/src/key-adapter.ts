@@ -65,11 +65,11 @@ export class VllmKeyAdapter implements KeyAdapter<VllmKey> {
 				events,
 				"a boolean",
 			);
-		if (map !== undefined && (!events || !(map instanceof ReverseHashMap)))
+		if (map !== undefined && (!events || !isMap(map)))
 			throw new InvalidArgumentError(
 				"VllmKeyAdapter",
 				"options.map",
-				map instanceof ReverseHashMap ? "a ReverseHashMap" : map,
+				isMap(map) ? "a ReverseHashMap" : map,
 				"a ReverseHashMap, and absent when events are disabled",
 			);
 		this.map = events ? (map ?? new ReverseHashMap()) : undefined;
@@ -147,6 +147,16 @@ export class VllmKeyAdapter implements KeyAdapter<VllmKey> {
 			throw new KvEventsDisabledError(`VllmKeyAdapter.${operation}`);
 		return this.map;
 	}
+}
+
+/** By what it can do: the package may be loaded twice, as ES module and as CommonJS, and has two classes then. */
+function isMap(value: unknown): value is ReverseHashMap {
+	const map = value as Partial<ReverseHashMap> | null;
+	return (
+		typeof map === "object" &&
+		typeof map?.resolve === "function" &&
+		typeof map.lookupMany === "function"
+	);
 }
 
 function viewOf(bytes: Uint8Array): DataView {

@@ -26,6 +26,16 @@ function hashOf(text: string, length: number): Uint8Array {
 	return hash;
 }
 
+it("takes the map of another copy of the package, and nothing that is no map", () => {
+	const lookup = { resolve: () => new Uint8Array(36), lookupMany: () => [] };
+	const map = lookup as unknown as ReverseHashMap;
+	expect(new VllmKeyAdapter({ events: true, map }).map).toBe(map);
+	for (const other of [null, {}, { resolve: () => 1 }, new Map()])
+		expect(
+			() => new VllmKeyAdapter({ events: true, map: other as never }),
+		).toThrow(InvalidArgumentError);
+});
+
 it("splits a Buffer into a hash of its own", () => {
 	const key = Buffer.alloc(36, 3);
 	const { blockHash } = adapter.split(key as Uint8Array as BlockKey);
