@@ -1,11 +1,12 @@
 /** The sockets of one publisher. Owns them; `close` ends every loop. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { isMainThread } from "node:worker_threads";
-import type { Logger } from "kvcr-core";
+import { type Clock, type Logger, systemClock, type Timer } from "kvcr-core";
 import type { Subscriber } from "zeromq";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import type { Sweeper } from "./credit.js";
 import type { IntegerHashesError } from "./decode.js";
+import { frameBound } from "./frame-bound.js";
 import { type PublisherStats, PublisherStream } from "./publisher-stream.js";
 import { ReplaySockets } from "./replay-sockets.js";
 
@@ -33,7 +34,15 @@ export interface IntakeParts {
 	};
 	readonly logger: Logger;
 	readonly onError: (error: IntegerHashesError) => void;
+	/** @default the system's */
+	readonly clock?: Clock;
 }
+
+/**
+ * Time after which a broken connection that nobody tries to make again counts as given up, in milliseconds. ZeroMQ
+ * announces the next try at once when it makes one.
+ */
+const GIVEN_UP_MS = 1000;
 
 /** Time a closed socket and the observer of its connection take to settle what they were waiting for, in milliseconds. */
 const SETTLE_MS = 100;
@@ -46,6 +55,9 @@ export class PublisherIntake {
 	readonly #socket: Subscriber;
 	readonly #replays: ReplaySockets;
 	readonly #receiving: Promise<void>;
+	readonly #clock: Clock;
+	/** Runs while the connection is broken and no further try was announced. */
+	#givenUp: Timer | undefined;
 	#closed = false;
 	#failed = false;
 
@@ -54,6 +66,7 @@ export class PublisherIntake {
 		const { limits } = parts;
 		this.endpoint = publisher.endpoint;
 		this.#logger = parts.logger;
+		this.#clock = parts.clock ?? systemClock;
 		this.#replays = new ReplaySockets({
 			zeromq,
 			endpoint: publisher.replayEndpoint,
@@ -73,10 +86,10 @@ export class PublisherIntake {
 		this.#socket = new zeromq.Subscriber({
 			linger: 0,
 			receiveHighWaterMark: limits.receiveHighWaterMark,
-			maxMessageSize: limits.maxPayloadBytes,
+			maxMessageSize: frameBound(limits.maxPayloadBytes),
 		});
 		try {
-			this.#socket.events.on("disconnect", () => this.#stream.interrupted());
+			this.#watch();
 			this.#socket.connect(publisher.endpoint);
 			this.#socket.subscribe(publisher.topic ?? "");
 		} catch (error) {
@@ -94,12 +107,46 @@ export class PublisherIntake {
 		const ended = this.#replays.close();
 		if (!this.#closed) {
 			this.#closed = true;
+			this.#givenUp?.cancel();
 			this.#socket.close();
 			this.#stream.clear();
 		}
 		await Promise.all([this.#receiving, ended]);
 		// A thread that ended before that would take the whole process with it.
 		if (!isMainThread) await sleep(SETTLE_MS);
+	}
+
+	/** Follows the connection, which ZeroMQ makes again after a failure of the network but not after a refused frame. */
+	#watch(): void {
+		const { events } = this.#socket;
+		events.on("disconnect", () => {
+			if (this.#closed) return;
+			this.#guard(() => this.#stream.interrupted());
+			this.#expectRetry();
+		});
+		for (const sign of ["connect:retry", "connect:delay", "connect"] as const)
+			events.on(sign, () => this.#givenUp?.cancel());
+	}
+
+	#expectRetry(): void {
+		this.#givenUp?.cancel();
+		this.#givenUp = this.#clock.schedule(GIVEN_UP_MS, () => this.#reconnect());
+	}
+
+	#reconnect(): void {
+		if (this.#closed) return;
+		this.#guard(() => this.#stream.connectionGivenUp());
+		try {
+			this.#socket.disconnect(this.endpoint);
+		} catch {
+			// ZeroMQ has forgotten the endpoint already.
+		}
+		try {
+			this.#socket.connect(this.endpoint);
+		} catch (error) {
+			this.#log("error", { error }, "a publisher of KV events is out of reach");
+			this.#expectRetry();
+		}
 	}
 
 	async #receive(): Promise<void> {

@@ -22,6 +22,8 @@ import {
 export type DropReason =
 	| "malformed"
 	| "too_large"
+	/** ZeroMQ gave the connection up: a frame beyond all bounds, or bytes that are no frames. What was missed is a gap. */
+	| "connection_given_up"
 	| "bad_sequence"
 	| "too_many_ranks"
 	| "unknown_tag"
@@ -77,6 +79,7 @@ export class PublisherStream {
 	readonly #dropped: Record<DropReason, number> = {
 		malformed: 0,
 		too_large: 0,
+		connection_given_up: 0,
 		bad_sequence: 0,
 		too_many_ranks: 0,
 		unknown_tag: 0,
@@ -116,6 +119,11 @@ export class PublisherStream {
 	/** The connection to the publisher broke. */
 	interrupted(): void {
 		for (const { sequencer } of this.#ranks.values()) sequencer.interrupted();
+	}
+
+	/** The connection was not only broken, but is not coming back by itself. */
+	connectionGivenUp(): void {
+		this.#drop("connection_given_up", {});
 	}
 
 	/** The replay asked for is over, one way or another. */

@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Dealer } from "zeromq";
+import { frameBound } from "./frame-bound.js";
 import type { Zeromq } from "./publisher-intake.js";
 import type { ReplayRequests } from "./publisher-stream.js";
 
@@ -107,7 +108,7 @@ export class ReplaySockets implements ReplayRequests {
 			linger: 0,
 			receiveTimeout: limits.replayTimeoutMs,
 			sendTimeout: limits.replayTimeoutMs,
-			maxMessageSize: limits.maxPayloadBytes,
+			maxMessageSize: frameBound(limits.maxPayloadBytes),
 		});
 		replay.socket = socket;
 		const start = performance.now();

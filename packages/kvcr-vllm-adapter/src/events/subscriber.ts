@@ -33,7 +33,11 @@ export interface KvEventSubscriberOptions {
 	readonly logger?: Logger;
 	/** Called once per publisher that sends integer hashes. The error is logged in any case. */
 	readonly onError?: (error: IntegerHashesError) => void;
-	/** Largest payload in bytes. @default 64 MiB */
+	/**
+	 * Largest payload in bytes; a larger one is dropped and counted after its receipt. ZeroMQ refuses frames above 256 MiB
+	 * or twice this limit, whichever is more, before they take memory; the connection is then made anew.
+	 * @default 64 MiB
+	 */
 	readonly maxPayloadBytes?: number;
 	/** Live batches that may wait for a replay. @default 10,000 */
 	readonly maxWaiting?: number;
