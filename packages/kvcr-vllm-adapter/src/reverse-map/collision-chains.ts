@@ -4,11 +4,12 @@
  *
  * A table value is a *ref* (one key), or a list's head node with one of two flags: a short list, or an indexed one.
  */
+import { ChainIndex } from "./chain-index.js";
 import { DenseRecords } from "./dense-records.js";
 import type { KeyArena } from "./key-arena.js";
-import { type MixSeed, mixSeed, mixWords } from "./mix.js";
-import { SegmentedTable } from "./segmented-table.js";
-import type { WordPool } from "./word-pool.js";
+import type { StoreLimits } from "./limits.js";
+import type { MixSeed } from "./mix.js";
+import type { SegmentedTable } from "./segmented-table.js";
 
 const SHORT = 0x4000_0000;
 const INDEXED = 0x8000_0000 | 0;
@@ -34,20 +35,20 @@ export class CollisionChains {
 	readonly #arena: KeyArena;
 	readonly #table: SegmentedTable;
 	readonly #seed: MixSeed;
-	readonly #pool: WordPool;
+	readonly #limits: StoreLimits;
 	readonly #nodes: DenseRecords;
 	/** Nodes of indexed lists by whole key. */
-	#index: SegmentedTable | undefined;
+	#chainIndex: ChainIndex | undefined;
 
 	/** `table` is the one whose values name the lists: the chains keep it in step when nodes move. */
 	constructor(
 		arena: KeyArena,
 		table: SegmentedTable,
 		seed: MixSeed,
-		pool: WordPool,
+		limits: StoreLimits,
 	) {
-		this.#pool = pool;
-		this.#nodes = new DenseRecords(3, pool);
+		this.#limits = limits;
+		this.#nodes = new DenseRecords(3, limits.pool);
 		this.#arena = arena;
 		this.#table = table;
 		this.#seed = seed;
@@ -56,7 +57,7 @@ export class CollisionChains {
 	/** Gives all buffers back. The chains must not be used any more. */
 	dispose(): void {
 		this.#nodes.dispose();
-		this.#index?.dispose();
+		this.#chainIndex?.dispose();
 	}
 
 	/** Number of keys in lists. */
@@ -66,7 +67,7 @@ export class CollisionChains {
 
 	/** Bytes of nodes and index. */
 	get bytes(): number {
-		return this.#nodes.bytes + (this.#index?.bytes ?? 0);
+		return this.#nodes.bytes + (this.#chainIndex?.bytes ?? 0);
 	}
 
 	/** Number of keys in a list. */
@@ -77,21 +78,7 @@ export class CollisionChains {
 	/** Node of the key packed in `words`, 0 when it is not in the list. */
 	find(list: number, length: number, words: Int32Array): number {
 		const arena = this.#arena;
-		if (list < 0) {
-			const count = (length + 3) >>> 2;
-			const high = this.#high(words, 0, count);
-			const low = this.#low(words, 0, count);
-			const index = this.#index as SegmentedTable;
-			const mixed = index.mix(high, low);
-			for (let skip = 0; ; skip++) {
-				const node = index.getNth(mixed, high, low, skip);
-				if (
-					node === 0 ||
-					arena.equals(this.#nodes.get(node, REF), length, words)
-				)
-					return node;
-			}
-		}
+		if (list < 0) return (this.#chainIndex as ChainIndex).find(length, words);
 		let node = list & NODE_MASK;
 		while (
 			node !== 0 &&
@@ -116,33 +103,47 @@ export class CollisionChains {
 		return this.#nodes.get(node, NEXT);
 	}
 
-	/** Makes a list of two keys and returns the table value for it. */
+	/** Makes a list of two keys and returns the table value for it. When that fails, nothing has changed. */
 	pair(first: number, second: number): number {
-		const head = this.#nodes.append();
-		const node = this.#nodes.append();
+		const nodes = this.#nodes;
+		const head = nodes.append();
+		let node: number;
+		try {
+			node = nodes.append();
+		} catch (error) {
+			nodes.dropLast();
+			throw error;
+		}
 		this.#write(head, first, node, HEAD | 2);
 		this.#write(node, second, 0, head);
 		return head | SHORT;
 	}
 
-	/** Adds a key to a list and returns the table value for it. */
+	/**
+	 * Adds a key to a list and returns the table value for it.
+	 * @throws MapFullError when the index has no room for it. Then, as after any other error, nothing has changed.
+	 */
 	add(list: number, ref: number): number {
 		const nodes = this.#nodes;
 		const head = list & NODE_MASK;
 		const count = this.count(list) + 1;
-		let value = list;
-		if (list > 0 && count > INDEX_ABOVE) {
-			this.#indexAll(head);
-			value = head | INDEXED;
-		}
+		const indexed = count > INDEX_ABOVE || list < 0;
 		const node = nodes.append();
+		nodes.set(node, REF, ref);
+		if (indexed) {
+			try {
+				this.#index(node, list < 0 ? 0 : head);
+			} catch (error) {
+				nodes.dropLast();
+				throw error;
+			}
+		}
 		const second = nodes.get(head, NEXT);
 		this.#write(node, ref, second, head);
 		if (second !== 0) nodes.set(second, BEFORE, node);
 		nodes.set(head, NEXT, node);
 		nodes.set(head, BEFORE, HEAD | count);
-		if (value < 0) this.#indexNode(node);
-		return value;
+		return head | (indexed ? INDEXED : SHORT);
 	}
 
 	/** Takes a node out of the list of a router hash and writes the hash's new table value. The key itself stays. */
@@ -156,7 +157,8 @@ export class CollisionChains {
 		const nodes = this.#nodes;
 		let head = list & NODE_MASK;
 		const count = this.count(list) - 1;
-		if (list < 0) this.#unindexNode(node);
+		const index = this.#chainIndex as ChainIndex;
+		if (list < 0) index.remove(node);
 		const next = nodes.get(node, NEXT);
 		if (node === head) {
 			head = next;
@@ -168,7 +170,7 @@ export class CollisionChains {
 		nodes.set(head, BEFORE, HEAD | count);
 		let value = head | (list < 0 ? INDEXED : SHORT);
 		if (list < 0 && count <= UNINDEX_AT) {
-			for (let n = head; n !== 0; n = nodes.get(n, NEXT)) this.#unindexNode(n);
+			for (let n = head; n !== 0; n = nodes.get(n, NEXT)) index.remove(n);
 			value = head | SHORT;
 		}
 		if (count === 1) value = nodes.get(head, REF);
@@ -185,15 +187,8 @@ export class CollisionChains {
 	nodeOf(list: number, ref: number, content = ref): number {
 		const nodes = this.#nodes;
 		let node = list & NODE_MASK;
-		if (list < 0) {
-			const high = this.#highOf(content);
-			const low = this.#lowOf(content);
-			const index = this.#index as SegmentedTable;
-			const mixed = index.mix(high, low);
-			let skip = 0;
-			do node = index.getNth(mixed, high, low, skip++);
-			while (node !== 0 && nodes.get(node, REF) !== ref);
-		} else
+		if (list < 0) node = (this.#chainIndex as ChainIndex).nodeOf(ref, content);
+		else
 			while (node !== 0 && nodes.get(node, REF) !== ref)
 				node = nodes.get(node, NEXT);
 		if (node === 0) throw new Error(`ReverseHashMap: no node holds key ${ref}`);
@@ -219,13 +214,7 @@ export class CollisionChains {
 			const low = page[at + 1] as number;
 			const mixed = this.#table.mix(high, low);
 			const list = this.#table.get(mixed, high, low);
-			if (list < 0) {
-				const index = this.#index as SegmentedTable;
-				const indexHigh = this.#highOf(ref);
-				const indexLow = this.#lowOf(ref);
-				const indexMixed = index.mix(indexHigh, indexLow);
-				index.replace(indexMixed, indexHigh, indexLow, last, node);
-			}
+			if (list < 0) (this.#chainIndex as ChainIndex).renumber(last, node);
 			if (before < 0)
 				this.#table.replace(
 					mixed,
@@ -247,48 +236,25 @@ export class CollisionChains {
 		this.#nodes.set(node, BEFORE, before);
 	}
 
-	#indexAll(head: number): void {
-		for (let node = head; node !== 0; node = this.#nodes.get(node, NEXT))
-			this.#indexNode(node);
-	}
-
-	#indexNode(node: number): void {
-		this.#index ??= new SegmentedTable(mixSeed(this.#seed[4]), this.#pool);
-		const ref = this.#nodes.get(node, REF);
-		const high = this.#highOf(ref);
-		const low = this.#lowOf(ref);
-		this.#index.insert(this.#index.mix(high, low), high, low, node);
-	}
-
-	#unindexNode(node: number): void {
-		const index = this.#index as SegmentedTable;
-		const ref = this.#nodes.get(node, REF);
-		const high = this.#highOf(ref);
-		const low = this.#lowOf(ref);
-		index.remove(index.mix(high, low), high, low, node);
-	}
-
-	#highOf(ref: number): number {
-		const arena = this.#arena;
-		return this.#high(
-			arena.page(ref),
-			arena.offset(ref),
-			arena.keyWordsOf(ref),
+	/** Files a new node and, where the list gets its index only now, the nodes from `head` on: all of them or, on an error, none. */
+	#index(node: number, head: number): void {
+		this.#chainIndex ??= new ChainIndex(
+			this.#arena,
+			this.#nodes,
+			this.#seed,
+			this.#limits,
 		);
-	}
-
-	#lowOf(ref: number): number {
-		const arena = this.#arena;
-		return this.#low(arena.page(ref), arena.offset(ref), arena.keyWordsOf(ref));
-	}
-
-	#high(words: Int32Array, from: number, count: number): number {
-		const seed = this.#seed;
-		return mixWords(words, from, count, seed[4] as number, seed[5] as number);
-	}
-
-	#low(words: Int32Array, from: number, count: number): number {
-		const seed = this.#seed;
-		return mixWords(words, from, count, seed[6] as number, seed[7] as number);
+		const index = this.#chainIndex;
+		index.add(node);
+		let reached = head;
+		try {
+			for (; reached !== 0; reached = this.#nodes.get(reached, NEXT))
+				index.add(reached);
+		} catch (error) {
+			index.remove(node);
+			for (let n = head; n !== reached; n = this.#nodes.get(n, NEXT))
+				index.remove(n);
+			throw error;
+		}
 	}
 }

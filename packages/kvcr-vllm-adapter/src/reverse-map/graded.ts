@@ -5,8 +5,9 @@
 
 const ROW_BITS = 5;
 const ROW = 1 << ROW_BITS;
-/** Numbers of segments and of keys leave this many bits for a unit within its buffer (see their enums). */
 const LAST_GRADE = 4;
+/** Most units in a buffer. Numbers of segments and of keys have room for as many (see their enums; a test ties them). */
+export const MOST_UNITS: number = 1 << LAST_GRADE;
 
 /** Number of units in a buffer. */
 export function unitsIn(buffer: number): number {

@@ -6,6 +6,7 @@
  */
 import { MapFullError } from "../errors.js";
 import { bufferOf, unitsBefore, unitsIn } from "./graded.js";
+import type { StoreLimits } from "./limits.js";
 import { GROUP_BYTES, packedWords, packHash, unpackKey } from "./packed-key.js";
 import type { WordPool } from "./word-pool.js";
 
@@ -17,6 +18,9 @@ enum Ref {
 	IndexBits = 12 + 4,
 	IndexMask = (1 << IndexBits) - 1,
 }
+/** Entries of a unit of pages, and those a ref can tell apart in one page. */
+export const UNIT_ENTRIES: number = 1 << UNIT_BITS;
+export const PAGE_ENTRIES: number = Ref.IndexMask + 1;
 /** Refs leave two bits of a word free. */
 const MAX_PAGES = 1 << (30 - Ref.IndexBits);
 /** The first page of a length begins with this many entries, and grows eightfold. */
@@ -41,6 +45,7 @@ interface LengthClass {
 /** See the comment at the top of this file. */
 export class KeyArena {
 	readonly #pool: WordPool;
+	readonly #maxPages: number;
 	/** Page 0 stays unused, so that no ref is 0. */
 	readonly #pages: (Int32Array | undefined)[] = [undefined];
 	readonly #classOfPage: (LengthClass | undefined)[] = [undefined];
@@ -51,8 +56,9 @@ export class KeyArena {
 	#bytes = 0;
 	#size = 0;
 
-	constructor(pool: WordPool) {
-		this.#pool = pool;
+	constructor(limits: StoreLimits) {
+		this.#pool = limits.pool;
+		this.#maxPages = Math.min(limits.pages, MAX_PAGES);
 	}
 
 	/** Gives all pages back. The arena must not be used any more. */
@@ -82,18 +88,22 @@ export class KeyArena {
 	}
 
 	/**
-	 * The ref that the next appended key of a length will have. Makes room for it.
-	 * @throws MapFullError when all refs are used.
+	 * The ref that the next appended key of a length will have, 0 when all refs are used. Makes room for it.
 	 */
 	nextRef(length: number): number {
 		const cls = this.#class(length);
-		if (cls.room === 0) this.#widen(cls);
+		if (cls.room === 0 && !this.#widen(cls)) return 0;
 		return cls.next;
+	}
+
+	/** The error that says that all refs are used. */
+	full(): MapFullError {
+		return new MapFullError("key", this.#size);
 	}
 
 	/**
 	 * Appends a key: the block hash at `source[offset, offset + hashBytes)` with a group index.
-	 * @throws MapFullError when all refs are used.
+	 * @throws MapFullError when all refs are used. After a {@link nextRef} that found room, nothing is thrown.
 	 */
 	append(
 		source: Uint8Array,
@@ -103,7 +113,7 @@ export class KeyArena {
 		tiers: number,
 	): number {
 		const cls = this.#class(hashBytes + GROUP_BYTES);
-		if (cls.room === 0) this.#widen(cls);
+		if (cls.room === 0 && !this.#widen(cls)) throw this.full();
 		const ref = cls.next++;
 		cls.room--;
 		const page = this.page(ref);
@@ -179,6 +189,11 @@ export class KeyArena {
 		return this.#classOf(ref).keyWords;
 	}
 
+	/** Bytes of a key. */
+	lengthOf(ref: number): number {
+		return this.#classOf(ref).length;
+	}
+
 	/** The bytes of a key. */
 	keyOf(ref: number): Uint8Array {
 		const cls = this.#classOf(ref);
@@ -223,25 +238,25 @@ export class KeyArena {
 		return this.#classOfPage[ref >>> Ref.IndexBits] as LengthClass;
 	}
 
+	/** The class of a length. A new one is remembered once it has a page. */
 	#class(length: number): LengthClass {
 		if (this.#recent?.length === length) return this.#recent;
-		let cls = this.#classes.get(length);
-		if (cls === undefined) {
-			const keyWords = packedWords(length);
-			const bytes = (keyWords + 1) * 4;
-			cls = {
-				length,
-				keyWords,
-				perUnit: Math.min(1 << UNIT_BITS, Math.floor(UNIT_BYTES / bytes)),
-				pages: [],
-				count: 0,
-				next: 0,
-				room: 0,
-			};
-			this.#classes.set(length, cls);
+		const cls = this.#classes.get(length);
+		if (cls !== undefined) {
+			this.#recent = cls;
+			return cls;
 		}
-		this.#recent = cls;
-		return cls;
+		const keyWords = packedWords(length);
+		const bytes = (keyWords + 1) * 4;
+		return {
+			length,
+			keyWords,
+			perUnit: Math.min(1 << UNIT_BITS, Math.floor(UNIT_BYTES / bytes)),
+			pages: [],
+			count: 0,
+			next: 0,
+			room: 0,
+		};
 	}
 
 	#last(cls: LengthClass): number {
@@ -261,13 +276,12 @@ export class KeyArena {
 		return (page << Ref.IndexBits) | (index - firstOf(cls, number));
 	}
 
-	/** Makes room in a class whose last page is full. */
-	#widen(cls: LengthClass): void {
+	/** Makes room in a class whose last page is full. False when that needs a page and there are no more. */
+	#widen(cls: LengthClass): boolean {
 		const last = cls.pages.length - 1;
 		const index = cls.count - firstOf(cls, last);
 		if (last < 0 || index === entriesOf(cls, last)) {
-			const page = this.#newPage(cls);
-			cls.pages.push(page);
+			if (!this.#addPage(cls)) return false;
 		} else {
 			// The first page, which begins small.
 			const page = cls.pages[last] as number;
@@ -280,6 +294,7 @@ export class KeyArena {
 			this.#bytes += wider.byteLength - words.byteLength;
 		}
 		this.#setRoom(cls);
+		return true;
 	}
 
 	#setRoom(cls: LengthClass): void {
@@ -290,18 +305,21 @@ export class KeyArena {
 		cls.room = page.length / (cls.keyWords + 1) - used;
 	}
 
-	#newPage(cls: LengthClass): number {
-		const page = this.#freePages.pop() ?? this.#pages.length;
-		if (page >= MAX_PAGES) throw new MapFullError("key", this.#size);
+	#addPage(cls: LengthClass): boolean {
+		const page = this.#freePages.at(-1) ?? this.#pages.length;
+		if (page >= this.#maxPages) return false;
 		const entries =
 			cls.pages.length === 0
 				? Math.min(FIRST_PAGE_ENTRIES, cls.perUnit)
 				: entriesOf(cls, cls.pages.length);
 		const words = this.#pool.takeAny(entries * (cls.keyWords + 1));
+		this.#freePages.pop();
 		this.#pages[page] = words;
 		this.#classOfPage[page] = cls;
 		this.#bytes += words.byteLength;
-		return page;
+		cls.pages.push(page);
+		this.#classes.set(cls.length, cls);
+		return true;
 	}
 }
 

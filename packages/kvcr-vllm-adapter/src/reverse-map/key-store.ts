@@ -8,6 +8,7 @@
 import type { BlockKey } from "kvcr-core";
 import { CollisionChains, isList } from "./collision-chains.js";
 import { KeyArena } from "./key-arena.js";
+import { type StoreLimits, storeLimits } from "./limits.js";
 import { mixSeed } from "./mix.js";
 import {
 	GROUP_BYTES,
@@ -17,7 +18,6 @@ import {
 	wordAt,
 } from "./packed-key.js";
 import { SegmentedTable } from "./segmented-table.js";
-import { WordPool } from "./word-pool.js";
 
 /** Keys or hashes dealt with together: enough to hide memory latency, few enough to stay in the first-level cache. */
 export const BATCH = 64;
@@ -25,7 +25,7 @@ export const BATCH = 64;
 /** See the comment at the top of this file. The *value* of a hash is 0 (no key), a ref (one key), or a list of keys. */
 export class KeyStore {
 	readonly #seed: number | undefined;
-	readonly #pool = new WordPool();
+	readonly #limits: StoreLimits;
 	#arena: KeyArena;
 	#table: SegmentedTable;
 	#chains: CollisionChains;
@@ -36,9 +36,10 @@ export class KeyStore {
 	/** What was read only to have it in the cache. */
 	readonly #touched = new Int32Array(1);
 
-	/** `seed` is that of the hash functions: random when undefined. */
-	constructor(seed: number | undefined) {
+	/** `seed` is that of the hash functions: random when undefined. `limits` is for tests: see limits.ts. */
+	constructor(seed: number | undefined, limits: Partial<StoreLimits> = {}) {
 		this.#seed = seed;
+		this.#limits = storeLimits(limits);
 		[this.#arena, this.#table, this.#chains] = this.#empty();
 	}
 
@@ -73,7 +74,7 @@ export class KeyStore {
 	/**
 	 * Sets tier bits of the key whose block hash is at `source[offset, offset + hashBytes)`, and clears its bits in `retired`.
 	 * True when one of the bits is new.
-	 * @throws MapFullError
+	 * @throws MapFullError when that needs room that there is not. Then, as after any other error, the keys are as before.
 	 */
 	add(
 		source: Uint8Array,
@@ -90,8 +91,13 @@ export class KeyStore {
 		const mixed = table.mix(high, low);
 		const arena = this.#arena;
 		const length = hashBytes + GROUP_BYTES;
-		const value = table.getOrInsert(mixed, high, low, arena.nextRef(length));
+		const next = arena.nextRef(length);
+		const value =
+			next === 0
+				? table.get(mixed, high, low)
+				: table.getOrInsert(mixed, high, low, next);
 		if (value === 0) {
+			if (next === 0) throw arena.full();
 			arena.append(source, offset, hashBytes, group, tiers);
 			return true;
 		}
@@ -103,9 +109,15 @@ export class KeyStore {
 			return (tiers & ~before) !== 0;
 		}
 		const ref = arena.append(source, offset, hashBytes, group, tiers);
-		const list = isList(value)
-			? this.#chains.add(value, ref)
-			: this.#chains.pair(value, ref);
+		let list: number;
+		try {
+			list = isList(value)
+				? this.#chains.add(value, ref)
+				: this.#chains.pair(value, ref);
+		} catch (error) {
+			arena.dropLast(ref);
+			throw error;
+		}
 		if (list !== value) table.replace(mixed, high, low, value, list);
 		return true;
 	}
@@ -273,9 +285,10 @@ export class KeyStore {
 
 	#empty(): [KeyArena, SegmentedTable, CollisionChains] {
 		const seed = mixSeed(this.#seed);
-		const arena = new KeyArena(this.#pool);
-		const table = new SegmentedTable(seed, this.#pool);
-		return [arena, table, new CollisionChains(arena, table, seed, this.#pool)];
+		const limits = this.#limits;
+		const arena = new KeyArena(limits);
+		const table = new SegmentedTable(seed, limits.pool, limits.depth);
+		return [arena, table, new CollisionChains(arena, table, seed, limits)];
 	}
 
 	#touchSlotOf(ref: number): void {

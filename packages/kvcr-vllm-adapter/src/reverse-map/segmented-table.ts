@@ -31,6 +31,8 @@ enum SegmentNumber {
 	IndexBits = 4,
 	IndexMask = (1 << IndexBits) - 1,
 }
+/** Segments that a number can tell apart in one slab. */
+export const SLAB_SEGMENTS: number = SegmentNumber.IndexMask + 1;
 /** Slots used before a segment splits. */
 const SPLIT_AT = Math.floor(SEGMENT_SLOTS * 0.9);
 /** Two neighbors join when both fit in this many slots; the distance to `SPLIT_AT` keeps them from flapping. */
@@ -39,10 +41,16 @@ const JOIN_AT = Math.floor(SEGMENT_SLOTS * 0.83);
 const JOIN_CANDIDATE = JOIN_AT >>> 1;
 /** Most bits of the position that the directory may use. */
 const MAX_DEPTH = 22;
+/**
+ * Most entries of the directory per segment. Keys that spread as mixed ones do need about four; a table whose keys do not
+ * split is full, rather than let the directory double over and over.
+ */
+const MAX_SPREAD = 64;
 
 /** See the comment at the top of this file. All words are signed 32-bit; a value is never 0. */
 export class SegmentedTable {
 	readonly #pool: WordPool;
+	readonly #maxDepth: number;
 	readonly #k0: number;
 	readonly #m0: number;
 	readonly #k1: number;
@@ -54,6 +62,7 @@ export class SegmentedTable {
 	#shift = SPACE_BITS;
 	/** Number of the next segment. */
 	#next = 0;
+	#segments = 0;
 	#slabBytes = 0;
 	/** Per segment: used slots, bits of its prefix, and the prefix. */
 	#used = new Int32Array(SegmentNumber.IndexMask + 1);
@@ -66,8 +75,10 @@ export class SegmentedTable {
 	readonly #mix = (high: number, low: number) => this.mix(high, low);
 	#size = 0;
 
-	constructor(seed: MixSeed, pool: WordPool) {
+	/** `depth`, where it is less than the table is made for, limits its growth to 2 to the power of it segments. */
+	constructor(seed: MixSeed, pool: WordPool, depth = MAX_DEPTH) {
 		this.#pool = pool;
+		this.#maxDepth = Math.min(depth, MAX_DEPTH);
 		this.#k0 = seed[0] as number;
 		this.#m0 = seed[1] as number;
 		this.#k1 = seed[2] as number;
@@ -222,6 +233,15 @@ export class SegmentedTable {
 		return true;
 	}
 
+	/** Calls `visit` for every value. */
+	forEachValue(visit: (value: number) => void): void {
+		for (const [slab, words] of this.#slabs.entries())
+			for (let index = 0; index < unitsIn(slab); index++)
+				forEachEntry(words, index * SEGMENT_WORDS, (_high, _low, value) =>
+					visit(value),
+				);
+	}
+
 	#segmentOf(mixed: number): number {
 		return this.#directory[positionOf(mixed) >>> this.#shift] as number;
 	}
@@ -243,8 +263,15 @@ export class SegmentedTable {
 
 	#split(segment: number): void {
 		const depth = this.#depths[segment] as number;
-		if (depth >= MAX_DEPTH) throw new MapFullError("segment", this.#size);
-		if (depth === this.#depth) this.#doubleDirectory();
+		const doubles = depth === this.#depth;
+		if (
+			depth >= this.#maxDepth ||
+			(doubles && 2 << depth > MAX_SPREAD * (this.#segments + 1))
+		)
+			throw new MapFullError("segment", this.#size);
+		// What can fail for want of memory comes before what changes anything.
+		this.#reserve();
+		if (doubles) this.#doubleDirectory();
 		const prefix = (this.#prefixes[segment] as number) << 1;
 		this.#depths[segment] = depth + 1;
 		this.#prefixes[segment] = prefix;
@@ -296,7 +323,8 @@ export class SegmentedTable {
 		this.#used[segment] = 0;
 	}
 
-	#newSegment(prefix: number, depth: number): number {
+	/** Makes sure that there are buffers for the next segment. */
+	#reserve(): void {
 		const segment = this.#next;
 		const slab = segment >>> SegmentNumber.IndexBits;
 		if (slab === this.#slabs.length) {
@@ -309,11 +337,18 @@ export class SegmentedTable {
 			this.#depths = widened(this.#depths, Uint8Array);
 			this.#prefixes = widened(this.#prefixes, Int32Array);
 		}
+	}
+
+	#newSegment(prefix: number, depth: number): number {
+		this.#reserve();
+		const segment = this.#next;
+		const slab = segment >>> SegmentNumber.IndexBits;
 		const inSlab = (segment & SegmentNumber.IndexMask) + 1;
 		this.#next =
 			inSlab < unitsIn(slab)
 				? segment + 1
 				: (slab + 1) << SegmentNumber.IndexBits;
+		this.#segments++;
 		this.#used[segment] = 0;
 		this.#depths[segment] = depth;
 		this.#prefixes[segment] = prefix;
@@ -330,6 +365,7 @@ export class SegmentedTable {
 				? this.#next - 1
 				: (slab << SegmentNumber.IndexBits) + unitsIn(slab) - 1;
 		this.#next = last;
+		this.#segments--;
 		if (last !== segment) {
 			const from = this.#slabOf(last);
 			const base = baseOf(last);
