@@ -3,7 +3,6 @@ import { encode } from "@msgpack/msgpack";
 import fc from "fast-check";
 import { silentLogger } from "kvcr-core";
 import { describe, expect, it } from "vitest";
-import { Sweeper } from "../src/events/credit.js";
 import {
 	decodeEventBatch,
 	type KvEvent,
@@ -11,6 +10,7 @@ import {
 } from "../src/events/index.js";
 import { PublisherStream } from "../src/events/publisher-stream.js";
 import { structureFault } from "../src/events/structure.js";
+import { Sweeper } from "../src/events/sweeper.js";
 import { ReverseHashMap } from "../src/index.js";
 import frames from "./fixtures/event-frames.json" with { type: "json" };
 

@@ -2,12 +2,13 @@
 import { encode } from "@msgpack/msgpack";
 import fc from "fast-check";
 import { type Logger, type RouterHash, silentLogger } from "kvcr-core";
+import { ManualClock } from "kvcr-core/testing";
 import { describe, expect, it } from "vitest";
-import { Sweeper } from "../src/events/credit.js";
 import {
 	PublisherStream,
 	type PublisherStreamOptions,
 } from "../src/events/publisher-stream.js";
+import { Sweeper } from "../src/events/sweeper.js";
 import { MapFullError, ReverseHashMap } from "../src/index.js";
 
 /** Hash number `n`: 32 bytes, the number at its end. */
@@ -42,6 +43,8 @@ const cleared: Fields = { type: "AllBlocksCleared" };
 class Rig {
 	readonly asked: number[] = [];
 	readonly lines: object[] = [];
+	/** Drives the sweep of what was cleared. */
+	readonly clock = new ManualClock();
 	readonly stream: PublisherStream;
 
 	constructor(
@@ -52,7 +55,7 @@ class Rig {
 		this.stream = new PublisherStream({
 			name: "tcp://127.0.0.1:1",
 			map,
-			sweeper: new Sweeper(map),
+			sweeper: new Sweeper(map, this.clock),
 			replays: {
 				request: (_rank, seq) => this.asked.push(seq),
 				cancel: () => {},
@@ -77,6 +80,11 @@ class Rig {
 
 	replay(seq: number, events: Fields[], ts = seq): void {
 		this.stream.replayed(undefined, frames(seq, events, ts, null));
+	}
+
+	/** Lets every sweep come to its end. */
+	settle(): void {
+		while (this.clock.runNext());
 	}
 
 	holds(n: number): boolean {
@@ -119,6 +127,7 @@ describe("a publisher that mixes full hashes and integers", () => {
 			sequence(1),
 			pack([2, [["BlockRemoved", [hash(1)], "GPU"], removed([2])]]),
 		]);
+		rig.settle();
 		expect(rig.map.size).toBe(0);
 		expect(rig.stream.stats()).toMatchObject({
 			storedBlocks: 2,
@@ -232,21 +241,94 @@ describe("tiers of the map", () => {
 		expect(rigs.filter(({ lines }) => lines.length === 1)).toHaveLength(3);
 	});
 
-	it("come back after a storm of clears, and what others hold stays", async () => {
+	it("come back after a storm of clears, which loses no store, and what others hold stays", () => {
 		const map = new ReverseHashMap();
 		const [stormy, other] = [new Rig(map), new Rig(map)];
 		const theirs = Array.from({ length: 20_000 }, (_, i) => 10_000 + i);
 		other.live(0, [stored(theirs)]);
 		for (let i = 0; i < 200; i++)
-			stormy.live(i, [stored([i]), stored([i], { medium: "CPU" }), cleared]);
-		expect(stormy.stream.stats().tierLimit).toBeGreaterThan(0);
-		let seq = 200;
-		const again = () => {
-			stormy.live(seq++, [stored([1])]);
-			return stormy.holds(1);
+			stormy.live(i, [
+				cleared,
+				stored([i]),
+				stored([i, 500], { medium: "CPU" }),
+			]);
+		stormy.settle();
+		expect(stormy.stream.stats()).toMatchObject({
+			tierLimit: 0,
+			cleared: 200,
+			storedBlocks: 600,
+		});
+		expect([198, 199, 500].map((n) => stormy.holds(n))).toEqual([
+			false,
+			true,
+			true,
+		]);
+		expect(map.size).toBe(theirs.length + 2);
+	});
+
+	it("are waited for in order: what comes after a store that waits does so too, removals and clears included", () => {
+		const map = new ReverseHashMap();
+		const rig = new Rig(map);
+		for (let i = 0; i < 27; i++) rig.live(i, [stored([i]), cleared]);
+		expect(rig.stream.whenFree()).toBeUndefined();
+		rig.live(27, [stored([100, 101]), removed([100])]);
+		rig.live(28, [stored([102])]);
+		expect(rig.stream.whenFree()).toBeInstanceOf(Promise);
+		expect(map.status(routerHash(100))).toBe("not_found");
+		rig.settle();
+		expect(rig.stream.whenFree()).toBeUndefined();
+		expect([26, 100, 101, 102].map((n) => rig.holds(n))).toEqual([
+			false,
+			false,
+			true,
+			true,
+		]);
+	});
+
+	it("say when nothing waits any more, also when it is because all was taken back", async () => {
+		for (const end of ["settle", "clear"] as const) {
+			const rig = new Rig(new ReverseHashMap());
+			for (let i = 0; i < 28; i++) rig.live(i, [stored([i]), cleared]);
+			rig.live(28, [stored([50])]);
+			const free = rig.stream.whenFree();
+			expect(free).toBeInstanceOf(Promise);
+			if (end === "settle") rig.settle();
+			else rig.stream.clear();
+			await free;
+			rig.settle();
+			expect(rig.holds(50)).toBe(end === "settle");
+		}
+	});
+
+	it("that another subscription of the same map has retired are waited for as well", () => {
+		const map = new ReverseHashMap();
+		const tiers = Array.from({ length: 27 }, () => map.reserveTier());
+		map.addHash(hash(1), 0, 32, 0, tiers[0] as number);
+		for (const tier of tiers) map.retireTiers(tier);
+		const rig = new Rig(map);
+		rig.live(0, [stored([2])]);
+		rig.settle();
+		expect(rig.holds(2)).toBe(true);
+	});
+
+	it("are taken by a batch of many clears in bounded steps", () => {
+		const map = new ReverseHashMap();
+		const rig = new Rig(map);
+		const slices: number[] = [];
+		const sweep = map.sweep.bind(map);
+		map.sweep = (keys) => {
+			slices.push(keys);
+			return sweep(keys);
 		};
-		await expect.poll(again, { timeout: 5000, interval: 2 }).toBe(true);
-		expect(map.size).toBe(theirs.length + 1);
+		rig.live(0, new Array(1000).fill([cleared, stored([1])]).flat());
+		// Nothing is swept while the batch is at hand but one slice, by which the end of free tiers is found out.
+		expect(slices.length).toBeLessThanOrEqual(1);
+		rig.settle();
+		expect(Math.max(...slices)).toBeLessThanOrEqual(10_000);
+		expect(rig.stream.stats()).toMatchObject({
+			cleared: 1000,
+			storedBlocks: 1000,
+		});
 	});
 });
 
@@ -348,6 +430,7 @@ describe("stores and removals over ranks, media and groups", () => {
 						rig.live(seq, [removed([n], fields)], { rank });
 					}
 				}
+				rig.settle();
 				for (let n = 0; n < 3; n++) {
 					const groups = [0, 1].filter((group) =>
 						[...model.values()].some((held) => held.has(`${n}/${group}`)),

@@ -1,12 +1,16 @@
 /**
  * What one publisher's events are credited to. Every publisher has tiers of its own in the map, one per place it speaks
  * of, so that a block removed by one is still there for another, and a lost stream takes only its own with it.
+ *
+ * Tiers that were cleared come free at the end of a sweep. A store that finds none free waits for that, and with it, in
+ * order, everything after it: see {@link PublisherCredit.held}.
  */
 
 import { MapFullError, TierLimitError } from "../errors.js";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import type { TierMask } from "../reverse-map/tiers.js";
 import type { BlockEvent, BlockPlace, KvEvent } from "./decode.js";
+import type { Sweeper } from "./sweeper.js";
 
 /** Counters of what was applied. */
 export interface CreditStats {
@@ -16,7 +20,7 @@ export interface CreditStats {
 	removedBlocks: number;
 	/** `AllBlocksCleared` events. */
 	cleared: number;
-	/** Stores dropped because all tiers of the map are taken, or the publisher has named too many places. */
+	/** Stores dropped because all tiers of the map are taken for good, or the publisher has named too many places. */
 	tierLimit: number;
 	/** Stores dropped, wholly or in part, because the map is full. */
 	mapFull: number;
@@ -28,10 +32,29 @@ export interface CreditStats {
  */
 const MAX_PLACES = 8;
 
+/** What whoever feeds a credit is told. Must not throw. */
+export interface CreditObserver {
+	/** Events could not be applied, for a reason nobody foresaw. Nothing is credited any more. */
+	failed(error: unknown): void;
+	/** Nothing is held any more. */
+	freed(): void;
+}
+
+/** Events that wait, from index `at` on. */
+interface Held {
+	readonly events: readonly KvEvent[];
+	at: number;
+}
+
 /** See the comment at the top of this file. */
 export class PublisherCredit {
 	readonly #map: ReverseHashMap;
 	readonly #sweeper: Sweeper;
+	readonly #observer: CreditObserver;
+	/** What waits for a free tier, oldest first. */
+	#held: Held[] = [];
+	/** Whether the end of a sweep is awaited. */
+	#awaiting = false;
 	readonly #tiers = new Map<string, TierMask>();
 	readonly #stats: CreditStats = {
 		storedBlocks: 0,
@@ -41,49 +64,92 @@ export class PublisherCredit {
 		mapFull: 0,
 	};
 
-	constructor(map: ReverseHashMap, sweeper: Sweeper) {
+	constructor(map: ReverseHashMap, sweeper: Sweeper, observer: CreditObserver) {
 		this.#map = map;
 		this.#sweeper = sweeper;
+		this.#observer = observer;
 	}
 
 	stats(): CreditStats {
 		return { ...this.#stats };
 	}
 
+	/** Whether events wait. Whoever brings them should bring no more for now: what comes is kept, without a bound. */
+	get held(): boolean {
+		return this.#held.length > 0;
+	}
+
 	/**
-	 * Applies events in order. A store for which there is no room costs itself alone: what comes after it, removals above
-	 * all, counts.
+	 * Applies events in order, at once or as soon as a tier is free. A store for which there is no room costs itself alone:
+	 * what comes after it, removals above all, counts. Never throws.
 	 */
 	apply(events: readonly KvEvent[]): void {
-		for (const event of events) {
-			switch (event.kind) {
-				case "stored":
-					this.#stored(event);
-					break;
-				case "removed":
-					this.#removed(event);
-					break;
-				case "cleared":
-					this.#stats.cleared++;
-					this.clear();
-					break;
+		this.#held.push({ events, at: 0 });
+		if (this.#held.length === 1) this.#go();
+	}
+
+	/** Takes everything credited to this publisher out of the map, and drops what waits. Never throws. */
+	clear(): void {
+		const held = this.#held.length > 0;
+		this.#held = [];
+		try {
+			this.#retire();
+		} catch (error) {
+			this.#sweeper.report(error);
+		}
+		if (held) this.#observer.freed();
+	}
+
+	#go(): void {
+		try {
+			for (let head = this.#held[0]; head !== undefined; head = this.#held[0]) {
+				for (; head.at < head.events.length; head.at++)
+					if (!this.#applied(head.events[head.at] as KvEvent)) return;
+				this.#held.shift();
 			}
+		} catch (error) {
+			// What the batch removed may still be there.
+			this.clear();
+			this.#observer.failed(error);
 		}
 	}
 
-	/** Takes everything credited to this publisher out of the map. */
-	clear(): void {
+	/** False when the event must wait. */
+	#applied(event: KvEvent): boolean {
+		switch (event.kind) {
+			case "stored":
+				return this.#stored(event);
+			case "removed":
+				this.#removed(event);
+				return true;
+			case "cleared":
+				this.#stats.cleared++;
+				this.#retire();
+				return true;
+		}
+	}
+
+	#retire(): void {
 		let mask = 0;
 		for (const tier of this.#tiers.values()) mask |= tier;
-		this.#tiers.clear();
 		if (mask === 0) return;
 		this.#map.retireTiers(mask >>> 0);
+		this.#tiers.clear();
 		this.#sweeper.start();
 	}
 
-	#stored({ hashes, group, place }: BlockEvent): void {
+	/** A sweep has ended. */
+	#resume(): void {
+		this.#awaiting = false;
+		if (!this.held) return;
+		this.#go();
+		if (!this.held) this.#observer.freed();
+	}
+
+	#stored({ hashes, group, place }: BlockEvent): boolean {
 		const tier = this.#tierOf(place);
-		if (tier === 0) return;
+		if (tier === undefined) return false;
+		if (tier === 0) return true;
 		let stored = 0;
 		try {
 			for (let expected = 0; stored < hashes.length; stored++) {
@@ -98,6 +164,7 @@ export class PublisherCredit {
 		} finally {
 			this.#stats.storedBlocks += stored;
 		}
+		return true;
 	}
 
 	#removed({ hashes, group, place }: BlockEvent): void {
@@ -113,7 +180,8 @@ export class PublisherCredit {
 		}
 	}
 
-	#tierOf(place: BlockPlace): TierMask {
+	/** The tier of a place: 0 where it gets none, `undefined` where one is going to come free. */
+	#tierOf(place: BlockPlace): TierMask | undefined {
 		const name = nameOf(place);
 		const known = this.#tiers.get(name);
 		if (known !== undefined) return known;
@@ -121,42 +189,32 @@ export class PublisherCredit {
 			this.#stats.tierLimit++;
 			return 0;
 		}
-		try {
-			const tier = this.#map.reserveTier();
-			this.#tiers.set(name, tier);
-			return tier;
-		} catch (error) {
-			if (!(error instanceof TierLimitError)) throw error;
+		let tier = this.#reserve();
+		if (tier === undefined) {
+			if (this.#awaiting) return undefined;
+			this.#awaiting = this.#sweeper.wait(() => this.#resume());
+			if (this.#awaiting) return undefined;
+			// The wait itself may have ended a sweep that nobody drove.
+			tier = this.#reserve();
+		}
+		if (tier === undefined) {
 			this.#stats.tierLimit++;
 			return 0;
+		}
+		this.#tiers.set(name, tier);
+		return tier;
+	}
+
+	#reserve(): TierMask | undefined {
+		try {
+			return this.#map.reserveTier();
+		} catch (error) {
+			if (!(error instanceof TierLimitError)) throw error;
+			return undefined;
 		}
 	}
 }
 
 function nameOf({ medium, locality, ownership }: BlockPlace): string {
 	return JSON.stringify([medium, locality, ownership]);
-}
-
-/** Keys visited in one go: about a millisecond. */
-const SWEEP_KEYS = 2000;
-
-/** Sweeps retired tiers out of a map, a little at a time, between other work. Does not keep the process alive. */
-export class Sweeper {
-	readonly #map: ReverseHashMap;
-	#scheduled: NodeJS.Immediate | undefined;
-
-	constructor(map: ReverseHashMap) {
-		this.#map = map;
-	}
-
-	/** Begins a sweep, or goes on with the one under way. */
-	start(): void {
-		if (this.#scheduled !== undefined) return;
-		if (!this.#map.sweep(SWEEP_KEYS)) return;
-		this.#scheduled = setImmediate(() => {
-			this.#scheduled = undefined;
-			this.start();
-		});
-		this.#scheduled.unref();
-	}
 }

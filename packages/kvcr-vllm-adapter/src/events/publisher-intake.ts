@@ -4,11 +4,11 @@ import { isMainThread } from "node:worker_threads";
 import { type Clock, type Logger, systemClock, type Timer } from "kvcr-core";
 import type { Subscriber } from "zeromq";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
-import type { Sweeper } from "./credit.js";
 import type { IntegerHashesError } from "./decode.js";
 import { frameBound } from "./frame-bound.js";
 import { type PublisherStats, PublisherStream } from "./publisher-stream.js";
 import { ReplaySockets } from "./replay-sockets.js";
+import type { Sweeper } from "./sweeper.js";
 
 /** The package zeromq, which is loaded only when somebody subscribes. */
 export type Zeromq = typeof import("zeromq");
@@ -71,6 +71,7 @@ export class PublisherIntake {
 			zeromq,
 			endpoint: publisher.replayEndpoint,
 			limits,
+			ready: () => this.#ready(),
 			answer: (rank, frames) => this.#stream.replayed(rank, frames),
 			ended: (rank) => this.#guard(() => this.#stream.replayEnded(rank)),
 			failed: (fields) =>
@@ -154,12 +155,26 @@ export class PublisherIntake {
 			for await (const frames of this.#socket) {
 				if (this.#closed) return;
 				this.#guard(() => this.#stream.live(frames));
+				await this.#ready();
+				if (this.#closed) return;
 			}
 		} catch (error) {
 			if (this.#closed) return;
 			// Nothing keeps what it reported up to date any more.
 			this.#stream.clear();
 			this.#log("error", { error }, "the subscription to KV events ended");
+		}
+	}
+
+	/** Until more messages can be taken in. A pending receive keeps the process alive, and so does this. */
+	async #ready(): Promise<void> {
+		let free = this.#stream.whenFree();
+		if (free === undefined) return;
+		const alive = setInterval(() => {}, 60_000);
+		try {
+			for (; free !== undefined; free = this.#stream.whenFree()) await free;
+		} finally {
+			clearInterval(alive);
 		}
 	}
 

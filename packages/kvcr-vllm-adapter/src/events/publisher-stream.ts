@@ -4,7 +4,7 @@
  */
 import type { Logger } from "kvcr-core";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
-import { type CreditStats, PublisherCredit, type Sweeper } from "./credit.js";
+import { type CreditStats, PublisherCredit } from "./credit.js";
 import {
 	decodeEventBatch,
 	IntegerHashesError,
@@ -17,6 +17,7 @@ import {
 	type SequencerLimits,
 	type SequencerStats,
 } from "./sequencer.js";
+import type { Sweeper } from "./sweeper.js";
 
 /** Why a frame or event did not count. */
 export type DropReason =
@@ -75,6 +76,7 @@ export class PublisherStream {
 	readonly #options: PublisherStreamOptions;
 	readonly #ranks = new Map<number | undefined, Rank>();
 	readonly #logged = new Set<string>();
+	#untilFree: (() => void)[] = [];
 	#batches = 0;
 	readonly #dropped: Record<DropReason, number> = {
 		malformed: 0,
@@ -129,6 +131,15 @@ export class PublisherStream {
 	/** The replay asked for is over, one way or another. */
 	replayEnded(rank: number | undefined): void {
 		this.#ranks.get(rank)?.sequencer.replayEnded();
+	}
+
+	/**
+	 * Resolves as soon as nothing waits for a tier of the map; `undefined` when nothing does. Whoever reads messages should
+	 * read no more until then: they wait in order in the socket, within its bounds.
+	 */
+	whenFree(): Promise<void> | undefined {
+		if (!this.#isHeld()) return undefined;
+		return new Promise((resolve) => this.#untilFree.push(resolve));
 	}
 
 	stats(): PublisherStats {
@@ -191,7 +202,14 @@ export class PublisherStream {
 		if (this.#ranks.size >= MAX_RANKS)
 			return this.#drop("too_many_ranks", { rank });
 		const { map, sweeper, replays } = this.#options;
-		const credit = new PublisherCredit(map, sweeper);
+		const credit = new PublisherCredit(map, sweeper, {
+			failed: (error) => this.#drop("not_applied", { error }),
+			freed: () => {
+				this.#tellFull(credit);
+				if (!this.#isHeld())
+					for (const resolve of this.#untilFree.splice(0)) resolve();
+			},
+		});
 		const sequencer = new Sequencer<KvEventBatch>(
 			{
 				apply: (batch) => this.#apply(batch, credit),
@@ -215,13 +233,16 @@ export class PublisherStream {
 			this.#refuse(batch, credit);
 			return;
 		}
-		try {
-			credit.apply(batch.events);
-		} catch (error) {
-			// What the batch removed may still be there.
-			credit.clear();
-			this.#drop("not_applied", { error });
-		}
+		credit.apply(batch.events);
+		this.#tellFull(credit);
+	}
+
+	#isHeld(): boolean {
+		for (const { credit } of this.#ranks.values()) if (credit.held) return true;
+		return false;
+	}
+
+	#tellFull(credit: PublisherCredit): void {
 		const { tierLimit, mapFull } = credit.stats();
 		if (tierLimit > 0)
 			this.#once(

@@ -17,6 +17,8 @@ export interface ReplayOptions {
 		readonly replayTimeoutMs: number;
 		readonly replayDeadlineMs: number;
 	};
+	/** Resolves when a further answer can be taken. Must not reject. */
+	readonly ready: () => Promise<void>;
 	/** Takes an answer; true when it was the last one. */
 	readonly answer: (
 		rank: number | undefined,
@@ -102,7 +104,7 @@ export class ReplaySockets implements ReplayRequests {
 
 	/** Asks and passes the answers on until the end, a silence, the deadline, or the socket's close. */
 	async #ask(replay: Replay): Promise<void> {
-		const { zeromq, endpoint, limits, answer } = this.#options;
+		const { zeromq, endpoint, limits, ready, answer } = this.#options;
 		if (endpoint === undefined) return;
 		const socket = new zeromq.Dealer({
 			linger: 0,
@@ -111,7 +113,7 @@ export class ReplaySockets implements ReplayRequests {
 			maxMessageSize: frameBound(limits.maxPayloadBytes),
 		});
 		replay.socket = socket;
-		const start = performance.now();
+		let start = performance.now();
 		const from = Buffer.alloc(8);
 		from.writeBigUInt64BE(BigInt(replay.seq));
 		socket.connect(endpoint);
@@ -120,6 +122,11 @@ export class ReplaySockets implements ReplayRequests {
 			const frames = await socket.receive();
 			if (!this.#isCurrent(replay)) return;
 			if (answer(replay.rank, frames)) return;
+			const held = performance.now();
+			await ready();
+			if (!this.#isCurrent(replay)) return;
+			// It is not the publisher that takes this time.
+			start += performance.now() - held;
 		}
 	}
 

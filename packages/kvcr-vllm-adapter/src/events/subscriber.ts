@@ -6,12 +6,14 @@ import {
 	InvalidArgumentError,
 	InvalidEndpointError,
 	type Logger,
+	systemClock,
 } from "kvcr-core";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
-import { Sweeper } from "./credit.js";
+import { MAX_TIERS, TIER_BITS } from "../reverse-map/tiers.js";
 import type { IntegerHashesError } from "./decode.js";
 import { PublisherIntake, type Zeromq } from "./publisher-intake.js";
 import type { PublisherStats } from "./publisher-stream.js";
+import { Sweeper } from "./sweeper.js";
 
 /** One publisher socket of vLLM, and the socket that replays its past. */
 export interface KvEventPublisher {
@@ -27,7 +29,11 @@ export interface KvEventPublisher {
 export interface KvEventSubscriberOptions {
 	/** The map to feed; usually `adapter.map` of a `VllmKeyAdapter`. */
 	readonly map: ReverseHashMap;
-	/** One entry per publisher socket, each once; see {@link rankPublishers} for data-parallel ranks. */
+	/**
+	 * One entry per publisher socket, each once, 27 at most; see {@link rankPublishers} for data-parallel ranks. A map
+	 * credits 27 places: each rank of a publisher takes one per medium, locality and owner it names, e.g. 13 ranks with GPU
+	 * and CPU. Stores in places beyond that are counted as `tierLimit` and logged once per publisher.
+	 */
 	readonly publishers: readonly KvEventPublisher[];
 	/** @default warnings and errors to the console */
 	readonly logger?: Logger;
@@ -51,6 +57,9 @@ export interface KvEventSubscriberOptions {
 	readonly receiveHighWaterMark?: number;
 }
 
+/** Places one map can credit: its tiers without those of core's own inventory. */
+const MAX_CREDITED = MAX_TIERS - Object.keys(TIER_BITS).length;
+
 const MIB = 1 << 20;
 const NUMBERS = {
 	maxPayloadBytes: 64 * MIB,
@@ -63,18 +72,18 @@ const NUMBERS = {
 
 /**
  * The publishers of an engine's data-parallel ranks: rank `r` publishes, and replays, on the given ports plus `r`.
- * @throws InvalidArgumentError for a count that is no positive integer; InvalidEndpointError for an endpoint without port.
+ * @throws InvalidArgumentError for a count that is no integer of 1 to 27, as many as a map can credit; InvalidEndpointError for an endpoint without port.
  */
 export function rankPublishers(
 	first: KvEventPublisher,
 	ranks: number,
 ): KvEventPublisher[] {
-	if (!Number.isInteger(ranks) || ranks < 1 || ranks > 1024)
+	if (!Number.isInteger(ranks) || ranks < 1 || ranks > MAX_CREDITED)
 		throw new InvalidArgumentError(
 			"rankPublishers",
 			"ranks",
 			ranks,
-			"an integer of 1 to 1,024",
+			`an integer of 1 to ${MAX_CREDITED}, which is how many places a map can credit`,
 		);
 	return Array.from({ length: ranks }, (_, rank) => ({
 		...first,
@@ -118,6 +127,7 @@ export class KvEventSubscriber {
 	readonly #onError: (error: IntegerHashesError) => void;
 	readonly #intakes: PublisherIntake[] = [];
 	#state: "idle" | "started" | "closed" = "idle";
+	#sweepFailures = 0;
 
 	/** @throws InvalidArgumentError for an unusable option. */
 	constructor(options: KvEventSubscriberOptions) {
@@ -137,6 +147,13 @@ export class KvEventSubscriber {
 				"options.publishers",
 				this.#publishers,
 				"a list of at least one publisher",
+			);
+		if (this.#publishers.length > MAX_CREDITED)
+			throw new InvalidArgumentError(
+				operation,
+				"options.publishers",
+				this.#publishers.length,
+				`a list of at most ${MAX_CREDITED} publishers, which is how many places a map can credit`,
 			);
 		const seen = new Set<string>();
 		for (const publisher of this.#publishers) {
@@ -193,7 +210,9 @@ export class KvEventSubscriber {
 		}
 		// Closed while the module was loading.
 		if ((this.#state as string) === "closed") return;
-		const sweeper = new Sweeper(this.#map);
+		const sweeper = new Sweeper(this.#map, systemClock, (error) =>
+			this.#sweepFailed(error),
+		);
 		try {
 			for (const publisher of this.#publishers)
 				this.#intakes.push(
@@ -226,6 +245,20 @@ export class KvEventSubscriber {
 	async close(): Promise<void> {
 		this.#state = "closed";
 		await Promise.all(this.#intakes.map((intake) => intake.close()));
+	}
+
+	/** Tried again a second later, and so logged at the first, the second, the fourth… time. */
+	#sweepFailed(error: unknown): void {
+		const times = ++this.#sweepFailures;
+		if ((times & (times - 1)) !== 0) return;
+		try {
+			this.#logger.error(
+				{ error, times },
+				"blocks that left could not be taken out of the reverse hash map",
+			);
+		} catch {
+			// A logger that throws: there is nobody left to tell.
+		}
 	}
 }
 
