@@ -363,6 +363,14 @@ describe("batches that wait for a replay", () => {
 });
 
 describe("sequence numbers", () => {
+	it("that were passed already are counted, and logged once", () => {
+		const rig = new Rig(new ReverseHashMap());
+		for (const seq of [0, 1, 2, 0, 1, 0])
+			rig.live(seq, [stored([seq])], { ts: seq });
+		expect(rig.stream.stats().stale).toBe(3);
+		expect(rig.lines).toEqual([expect.objectContaining({ reason: "stale" })]);
+	});
+
 	it("that jump to the largest one and come back cost a replay and lose nothing", () => {
 		const rig = new Rig(new ReverseHashMap());
 		const history = [0, 1, 2, 3, 4].map((n) => [stored([n])]);

@@ -148,12 +148,15 @@ describe("the order of a publisher's batches", () => {
 		const { live, sequencer, item, log } = rig();
 		live(0, 1);
 		for (const seq of [5, 6]) sequencer.live(item(seq, 100 + seq));
-		for (const seq of [1, 2, 3, 4, 5, 6])
+		sequencer.replayed(item(1, 101));
+		for (const seq of [0, 1, 2, 3, 4, 5, 6])
 			sequencer.replayed(item(seq, 100 + seq));
 		sequencer.replayEnded();
 		expect(log.slice(2)).toEqual([
 			"replay 1",
 			"clear restarted",
+			"replay 0",
+			"b0",
 			"b1",
 			"b2",
 			"b3",
@@ -190,16 +193,70 @@ describe("the order of a publisher's batches", () => {
 		other.sequencer.interrupted();
 		other.sequencer.live(other.item(2, 102));
 		other.sequencer.replayed(other.item(1, 101));
-		other.sequencer.replayed(other.item(2, 102));
+		for (const seq of [0, 1, 2])
+			other.sequencer.replayed(other.item(seq, 100 + seq));
 		other.sequencer.replayEnded();
 		expect(other.log).toEqual([
 			"b0",
 			"b1",
 			"replay 1",
 			"clear restarted",
+			"replay 0",
+			"b0",
 			"b1",
 			"b2",
 		]);
+	});
+
+	it("needs no second replay where the first batch of all shows the restart", () => {
+		const { live, sequencer, item, log } = rig();
+		live(0);
+		sequencer.interrupted();
+		sequencer.live(item(1, -9));
+		for (const seq of [0, 1]) sequencer.replayed(item(seq, seq - 10));
+		sequencer.replayEnded();
+		expect(log).toEqual(["b0", "replay 0", "clear restarted", "b0", "b1"]);
+	});
+
+	it("takes any lower number after a broken connection for a restart, whatever the clock says", () => {
+		for (const canReplay of [true, false]) {
+			const { live, sequencer, item, log } = rig({ canReplay });
+			live(0, 1, 2, 3, 4);
+			sequencer.interrupted();
+			for (const seq of [0, 1]) sequencer.live(item(seq, seq - 100));
+			expect(log.slice(5)).toEqual(["clear restarted", "b0", "b1"]);
+			expect(sequencer.stats().stale).toBe(0);
+		}
+	});
+
+	it("asks a restarted publisher whose clock is behind for what was missed of it", () => {
+		const { live, sequencer, item, log } = rig();
+		live(0, 1, 2, 3, 4);
+		sequencer.interrupted();
+		sequencer.live(item(2, -98));
+		for (const seq of [0, 1, 2]) sequencer.replayed(item(seq, seq - 100));
+		sequencer.replayEnded();
+		sequencer.live(item(3, -97));
+		expect(log.slice(5)).toEqual([
+			"clear restarted",
+			"replay 0",
+			"b0",
+			"b1",
+			"b2",
+			"b3",
+		]);
+	});
+
+	it("takes lower numbers for leftovers again once the stream was proved to be the same", () => {
+		const { live, replayed, sequencer, log } = rig();
+		live(0, 1, 2);
+		sequencer.interrupted();
+		live(3);
+		replayed(2, 3, 4);
+		sequencer.replayEnded();
+		live(4, 5);
+		expect(log).toEqual(["b0", "b1", "b2", "replay 2", "b3", "b4", "b5"]);
+		expect(sequencer.stats().stale).toBe(1);
 	});
 
 	it("clears after a broken connection where nothing proves that the stream is the same", () => {
@@ -285,7 +342,9 @@ describe("whatever is lost, delayed and replayed", () => {
 			fc.property(
 				fc.array(step, { maxLength: 80 }),
 				fc.integer({ min: 1, max: 12 }),
-				(steps, kept) => {
+				/** Whether the clock of a restarted publisher is behind. */
+				fc.boolean(),
+				(steps, kept, behind) => {
 					const truth = new Set<number>();
 					const held = new Set<number>();
 					let history: SequencedBatch<Change>[] = [];
@@ -326,6 +385,7 @@ describe("whatever is lost, delayed and replayed", () => {
 						if (restart === 30) {
 							history = [];
 							truth.clear();
+							if (behind) clock -= 1000;
 							sequencer.interrupted();
 						}
 						const seq = history.length;

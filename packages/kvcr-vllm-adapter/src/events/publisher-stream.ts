@@ -105,7 +105,14 @@ export class PublisherStream {
 		const read = this.#read(frames);
 		if (read === undefined || read === "end") return;
 		const rank = this.#rank(read.batch.rank);
-		rank?.sequencer.live(read);
+		if (rank === undefined) return;
+		rank.sequencer.live(read);
+		if (!this.#logged.has("stale") && rank.sequencer.stats().stale > 0)
+			this.#once(
+				"stale",
+				"a batch of KV events was older than what was applied already (further ones are only counted)",
+				{ rank: read.batch.rank, seq: read.seq },
+			);
 	}
 
 	/** A message of a replay: `[empty, topic?, sequence, payload]`. True when it was the last one. */

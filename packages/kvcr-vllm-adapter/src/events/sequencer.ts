@@ -9,7 +9,8 @@
  *   missing number: what it does not bring is lost, and then everything credited to the publisher is cleared.
  *
  * Numbers alone do not tell a gap from a publisher that restarted and has counted further than before. A replay is
- * therefore asked for from the last batch that was applied: if that one comes with another time, it is another stream.
+ * therefore asked for from the last batch that was applied: if that one comes with another time, it is another stream, of
+ * which all is asked for again.
  */
 
 /** Why everything credited to a publisher was cleared. */
@@ -86,6 +87,8 @@ export class Sequencer<T> {
 	#appliedTs = Number.NaN;
 	/** Whether the connection broke since, so that the next batch may be another stream's. */
 	#suspect = false;
+	/** Whether it broke since the stream was last proved to be the same: a lower number then is another stream's. */
+	#unproved = false;
 	/** Publisher's time of the newest batch seen. */
 	#newest = Number.NEGATIVE_INFINITY;
 	/** Consecutive numbers among those that were passed already. */
@@ -141,6 +144,7 @@ export class Sequencer<T> {
 	/** The connection broke. The publisher that answers next may be a new one, so its stream is checked. */
 	interrupted(): void {
 		this.#suspect = true;
+		this.#unproved = true;
 		const state = this.#state;
 		if (state.name !== "recovering") return;
 		// What waits may be the last of the old stream; the next batch asks again.
@@ -157,9 +161,13 @@ export class Sequencer<T> {
 		if (item.seq === state.next - 1) {
 			if (state.verified) return;
 			state.verified = true;
-			if (item.ts === this.#appliedTs) return;
-			this.#clear("restarted");
-			state.next = item.seq;
+			if (item.ts === this.#appliedTs) {
+				this.#unproved = false;
+				return;
+			}
+			this.#restarted(state);
+			// The new stream has batches before this one, which nobody has asked for.
+			if (item.seq > 0) return;
 		} else if (!state.verified) {
 			// What was applied last is gone from the replay, and with it the proof that this is its continuation.
 			state.verified = true;
@@ -173,6 +181,19 @@ export class Sequencer<T> {
 		}
 		this.#stats.recovered++;
 		this.#accept(item);
+	}
+
+	/** A replay shows that what waits is another stream's, which is unknown from its beginning on. */
+	#restarted(state: State<T> & { name: "recovering" }): void {
+		this.#clear("restarted");
+		this.#unproved = false;
+		this.#newest = state.waiting.reduce(
+			(newest, { ts }) => Math.max(newest, ts),
+			Number.NEGATIVE_INFINITY,
+		);
+		const whole = state.next === 1;
+		state.next = 0;
+		if (!whole) this.#ask(state);
 	}
 
 	/** The replay is over: it was complete, came to a stop, or could not be had. */
@@ -268,18 +289,25 @@ export class Sequencer<T> {
 
 	/**
 	 * A number that was passed already. A restarted publisher counts from 0 again, but its clock goes on; anything else is a
-	 * leftover. Where the clocks cannot be compared, a run of consecutive numbers tells a publisher from leftovers.
+	 * leftover, unless the connection broke. Where that went unnoticed and the clocks cannot be compared, a run of
+	 * consecutive numbers tells a publisher from leftovers.
 	 */
 	#older(item: SequencedBatch<T>): void {
 		this.#olderRun = item.seq === this.#olderNext ? this.#olderRun + 1 : 1;
 		this.#olderNext = item.seq + 1;
-		if (!(item.ts > this.#newest) && this.#olderRun < RESTART_RUN) {
+		if (
+			!this.#unproved &&
+			!(item.ts > this.#newest) &&
+			this.#olderRun < RESTART_RUN
+		) {
 			this.#stats.stale++;
 			return;
 		}
 		this.#olderRun = 0;
 		if (this.#state.name === "recovering") this.#sink.cancelReplay();
 		this.#clear("restarted");
+		this.#suspect = false;
+		this.#unproved = false;
 		this.#newest = Number.NEGATIVE_INFINITY;
 		this.#state = { name: "fresh" };
 		this.live(item);
