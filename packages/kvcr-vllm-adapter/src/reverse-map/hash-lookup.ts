@@ -28,9 +28,8 @@ const MAX_SWEEP_WALK = 1024;
 export class HashLookup {
 	readonly #store: KeyStore;
 	readonly #sweep: TierSweep;
-	readonly #hash64 = new BigUint64Array(BATCH);
-	/** Low and high word of each: typed arrays are little-endian wherever Node runs. */
-	readonly #hash32 = new Int32Array(this.#hash64.buffer);
+	/** The hash at hand, high word first whatever the byte order of the machine. */
+	readonly #hash = new DataView(new ArrayBuffer(8));
 	readonly #pairs = new Int32Array(2 * BATCH);
 	readonly #values = new Int32Array(BATCH);
 	/** Keys of a batch are touched before any is copied, so that the waits for memory overlap. */
@@ -119,30 +118,30 @@ export class HashLookup {
 	}
 
 	#valueOf(hash: RouterHash): number {
-		this.#setHash(hash, 0);
-		const words = this.#hash32;
-		return this.#store.valueOf(words[1] as number, words[0] as number);
+		this.#setHash(hash);
+		return this.#store.valueOf(this.#hash.getInt32(0), this.#hash.getInt32(4));
 	}
 
 	#valuesOf(hashes: readonly RouterHash[], from: number): number {
 		const count = Math.min(BATCH, hashes.length - from);
-		const words = this.#hash32;
 		const pairs = this.#pairs;
 		for (let i = 0; i < count; i++) {
-			this.#setHash(hashes[from + i] as RouterHash, i);
-			pairs[2 * i] = words[2 * i + 1] as number;
-			pairs[2 * i + 1] = words[2 * i] as number;
+			this.#setHash(hashes[from + i] as RouterHash);
+			pairs[2 * i] = this.#hash.getInt32(0);
+			pairs[2 * i + 1] = this.#hash.getInt32(4);
 		}
 		this.#store.valuesOf(pairs, count, this.#values);
 		return count;
 	}
 
 	/** Splits a hash into words. A value outside 64 bits would be cut silently, so it is refused here. */
-	#setHash(hash: RouterHash, at: number): void {
-		this.#hash64[at] =
+	#setHash(hash: RouterHash): void {
+		this.#hash.setBigUint64(
+			0,
 			typeof hash === "bigint" && BigInt.asUintN(64, hash) === hash
 				? hash
-				: routerHash(hash, "ReverseHashMap.lookup", "hash");
+				: routerHash(hash, "ReverseHashMap.lookup", "hash"),
+		);
 	}
 }
 

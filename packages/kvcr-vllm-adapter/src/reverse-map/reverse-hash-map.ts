@@ -55,8 +55,12 @@ export class ReverseHashMap {
 	readonly #lookup: HashLookup;
 	readonly #tiers = new TierRegister();
 
-	/** An empty map. Its buffers grow with it. */
+	/**
+	 * An empty map. Its buffers grow with it.
+	 * @throws InvalidArgumentError for a seed that is no integer.
+	 */
 	constructor(options: ReverseHashMapOptions = {}) {
+		checkOptions(options);
 		this.#store = new KeyStore(options.seed);
 		this.#sweep = new TierSweep(this.#store);
 		this.#lookup = new HashLookup(this.#store, this.#sweep);
@@ -80,7 +84,7 @@ export class ReverseHashMap {
 	add(key: Uint8Array, tiers: TierMask): boolean {
 		checkKey(key, "ReverseHashMap.add", "key");
 		checkTiers(tiers, "ReverseHashMap.add");
-		this.#checkLive(tiers);
+		this.#checkLive("ReverseHashMap.add", tiers);
 		const hashBytes = key.length - GROUP_BYTES;
 		const group = wordAt(key, hashBytes);
 		const { retired } = this.#sweep;
@@ -106,7 +110,7 @@ export class ReverseHashMap {
 		tiers: TierMask,
 	): boolean {
 		checkHash("addHash", source, offset, hashBytes, group, tiers);
-		this.#checkLive(tiers);
+		this.#checkLive("ReverseHashMap.addHash", tiers);
 		const { retired } = this.#sweep;
 		return this.#store.add(
 			source,
@@ -161,8 +165,27 @@ export class ReverseHashMap {
 	/**
 	 * Says that the block hashes from `from` on are about to be added or removed one by one: brings the places of the next
 	 * ones into the cache, which makes that quicker. Gives up to which index; changes nothing.
+	 * @throws InvalidArgumentError for hashes that are no bytes, and for a `from` that is no index of the array or its end.
 	 */
 	expectHashes(hashes: readonly Uint8Array[], from: number): number {
+		const operation = "ReverseHashMap.expectHashes";
+		checkArray(hashes, operation, "hashes");
+		if (!(Number.isInteger(from) && from >= 0 && from <= hashes.length))
+			throw new InvalidArgumentError(
+				operation,
+				"from",
+				from,
+				`an integer of 0 to ${hashes.length}`,
+			);
+		const to = Math.min(hashes.length, from + BATCH);
+		for (let i = from; i < to; i++)
+			if (!(hashes[i] instanceof Uint8Array))
+				throw new InvalidArgumentError(
+					operation,
+					`hashes[${i}]`,
+					hashes[i],
+					"a Uint8Array",
+				);
 		return this.#expect(hashes, from, MIN_HASH_BYTES);
 	}
 
@@ -183,6 +206,7 @@ export class ReverseHashMap {
 
 	/** {@link status} for many hashes, in their order. */
 	statusMany(hashes: readonly RouterHash[]): HashStatus[] {
+		checkArray(hashes, "ReverseHashMap.statusMany", "hashes");
 		return this.#lookup.statusMany(hashes);
 	}
 
@@ -193,6 +217,7 @@ export class ReverseHashMap {
 
 	/** {@link lookup} for many hashes, in their order; several times quicker per hash than one by one. */
 	lookupMany(hashes: readonly RouterHash[]): RouterLookup[] {
+		checkArray(hashes, "ReverseHashMap.lookupMany", "hashes");
 		return this.#lookup.lookupMany(hashes);
 	}
 
@@ -255,10 +280,10 @@ export class ReverseHashMap {
 		return false;
 	}
 
-	#checkLive(tiers: TierMask): void {
+	#checkLive(operation: string, tiers: TierMask): void {
 		if ((tiers & this.#sweep.retired) !== 0)
 			throw new InvalidArgumentError(
-				"ReverseHashMap.add",
+				operation,
 				"tiers",
 				tiers,
 				"free of retired tiers",
@@ -272,6 +297,7 @@ export class ReverseHashMap {
 		tiers: TierMask,
 		change: (key: Uint8Array) => boolean,
 	): number {
+		checkArray(keys, operation, "keys");
 		for (const key of keys) checkKey(key, operation, "keys");
 		checkTiers(tiers, operation);
 		let news = 0;
@@ -294,6 +320,29 @@ export class ReverseHashMap {
 	}
 }
 
+function checkOptions(options: ReverseHashMapOptions): void {
+	if (typeof options !== "object" || options === null)
+		throw new InvalidArgumentError(
+			"new ReverseHashMap",
+			"options",
+			options,
+			"an object",
+		);
+	const { seed } = options;
+	if (seed !== undefined && !Number.isSafeInteger(seed))
+		throw new InvalidArgumentError(
+			"new ReverseHashMap",
+			"options.seed",
+			seed,
+			"an integer",
+		);
+}
+
+function checkArray(list: unknown, operation: string, argument: string): void {
+	if (!Array.isArray(list))
+		throw new InvalidArgumentError(operation, argument, list, "an array");
+}
+
 /** @throws InvalidArgumentError for what is no block hash, no group or no tier. */
 function checkHash(
 	operation: "addHash" | "removeHash",
@@ -304,10 +353,18 @@ function checkHash(
 	tiers: TierMask,
 ): void {
 	const name = `ReverseHashMap.${operation}`;
+	if (!(source instanceof Uint8Array))
+		throw new InvalidArgumentError(name, "source", source, "a Uint8Array");
+	if (!(Number.isInteger(offset) && offset >= 0))
+		throw new InvalidArgumentError(
+			name,
+			"offset",
+			offset,
+			"an index of the source",
+		);
 	if (
 		!(hashBytes >= MIN_HASH_BYTES && hashBytes <= MAX_HASH_BYTES) ||
-		!(offset >= 0 && offset + hashBytes <= source.length) ||
-		!(Number.isInteger(hashBytes) && Number.isInteger(offset))
+		!(Number.isInteger(hashBytes) && offset + hashBytes <= source.length)
 	)
 		throw new InvalidArgumentError(
 			name,
