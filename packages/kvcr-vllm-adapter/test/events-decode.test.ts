@@ -159,7 +159,10 @@ describe("bytes that are no payload", () => {
 			expect(() => decodeEventBatch(pack(value))).toThrow(MalformedEventsError);
 		expect(() => decodeEventBatch(new Uint8Array())).toThrow(/truncated/);
 		const proto = Buffer.from("92019181a95f5f70726f746f5f5f80", "hex");
-		expect(() => decodeEventBatch(proto)).toThrow(MalformedEventsError);
+		expect(decodeEventBatch(proto)).toMatchObject({
+			events: [],
+			invalidEvents: 1,
+		});
 	});
 
 	it("allocate nothing in proportion to what they announce", () => {
@@ -172,7 +175,11 @@ describe("bytes that are no payload", () => {
 			"too_deep",
 		);
 		expect(structureFault(Buffer.from("c1", "hex"))).toBe("unknown_format");
-		expect(structureFault(Buffer.from("d40000", "hex"))).toBe("unknown_format");
+		for (const extension of ["d40000", "c7020000ff", "c80001ff00", "d8"])
+			expect(structureFault(Buffer.from(extension, "hex"))).toBe(
+				extension === "d8" ? "truncated" : undefined,
+			);
+		expect(structureFault(Buffer.from("c7020000", "hex"))).toBe("truncated");
 		expect(structureFault(Buffer.from("c0c0", "hex"))).toBe("trailing_bytes");
 	});
 

@@ -1,14 +1,15 @@
 /**
  * Payloads of vLLM's KV cache events. One is a batch in MessagePack: the array `[ts, [event…], data_parallel_rank?]`. Recent
  * releases write each event as a map whose `type` names it; former ones wrote an array that begins with that name, and both
- * are read. Fields that are not known are skipped, absent ones have defaults.
+ * are read. Fields that are not known are skipped whatever they hold, absent ones have defaults.
  *
  * `@msgpack/msgpack` decodes, as in core: it keeps 64-bit integers whole and builds nothing by name, and it decodes five
  * times as many blocks per second as are asked for. It is handed only bytes whose structure was checked.
  */
 import { Decoder } from "@msgpack/msgpack";
-import { KvcrError } from "kvcr-core";
+import { InvalidArgumentError, KvcrError } from "kvcr-core";
 import { MAX_HASH_BYTES, MIN_HASH_BYTES } from "../reverse-map/packed-key.js";
+import { knownFieldsOnly } from "./known-fields.js";
 import { structureFault } from "./structure.js";
 
 /** Where blocks are: one place of presence per publisher and combination of these. */
@@ -88,18 +89,21 @@ const MAX_NAME = 64;
 
 const decoder = new Decoder({ useBigInt64: true });
 
-/** @throws MalformedEventsError when the payload as a whole is unusable; single unusable events are left out and counted. */
+/**
+ * @throws MalformedEventsError when the payload as a whole is unusable; single unusable events are left out and counted.
+ * InvalidArgumentError when it is no bytes.
+ */
 export function decodeEventBatch(payload: Uint8Array): KvEventBatch {
+	if (!(payload instanceof Uint8Array))
+		throw new InvalidArgumentError(
+			"decodeEventBatch",
+			"payload",
+			payload,
+			"a Uint8Array",
+		);
 	const fault = structureFault(payload);
 	if (fault !== undefined) throw new MalformedEventsError(fault);
-	let value: unknown;
-	try {
-		value = decoder.decode(payload);
-	} catch (error) {
-		throw new MalformedEventsError(
-			error instanceof Error ? error.message : String(error),
-		);
-	}
+	const value = decode(payload);
 	if (!Array.isArray(value) || value.length < 2)
 		throw new MalformedEventsError("not an array of time and events");
 	const [time, list, rankValue] = value as unknown[];
@@ -126,6 +130,21 @@ export function decodeEventBatch(payload: Uint8Array): KvEventBatch {
 		invalidEvents: left.invalid,
 		integerHashes: left.integers,
 	};
+}
+
+function decode(payload: Uint8Array): unknown {
+	try {
+		return decoder.decode(payload);
+	} catch {
+		// Rare: a field holds what the decoder makes no value of. Such a field should cost nothing else.
+		try {
+			return decoder.decode(knownFieldsOnly(payload));
+		} catch (error) {
+			throw new MalformedEventsError(
+				error instanceof Error ? error.message : String(error),
+			);
+		}
+	}
 }
 
 type LeftOut = "unknown" | "invalid" | "integers";

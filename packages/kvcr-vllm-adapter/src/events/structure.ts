@@ -5,8 +5,8 @@
  * take is therefore estimated and bounded as well, or a single large payload could end the process.
  */
 
-/** Deepest nesting of arrays and maps; events of vLLM need about five levels. */
-const MAX_NESTING = 16;
+/** Deepest nesting of arrays and maps; events of vLLM need about five levels, the rest is for fields that are not known. */
+const MAX_NESTING = 64;
 /** Most heap a payload may come to, by the estimates below: some 1.6 million block hashes in one batch. */
 const MAX_HEAP_BYTES = 256 * 1024 * 1024;
 /** Heap of an array or map, of each of its values, of a string, of a view of bytes, and of an integer or float. */
@@ -33,9 +33,9 @@ const REST = [
 	-1,
 	-2,
 	-4,
-	NaN,
-	NaN,
-	NaN,
+	-1,
+	-2,
+	-4,
 	4,
 	8,
 	1,
@@ -46,11 +46,11 @@ const REST = [
 	2,
 	4,
 	8,
-	NaN,
-	NaN,
-	NaN,
-	NaN,
-	NaN,
+	2,
+	3,
+	5,
+	9,
+	17,
 	-1,
 	-2,
 	-4,
@@ -59,7 +59,9 @@ const REST = [
 	-2,
 	-4,
 ];
+const FIRST_EXTENSION = 0xc7;
 const FIRST_NUMBER = 0xca;
+const FIRST_FIXED_EXTENSION = 0xd4;
 const FIRST_STRING = 0xd9;
 const FIRST_CONTAINER = 0xdc;
 const FIRST_MAP = 0xde;
@@ -93,16 +95,18 @@ export function structureFault(bytes: Uint8Array): StructureFault | undefined {
 			const rest = REST[head - 0xc0] as number;
 			if (rest >= 0) {
 				skip = rest;
-				if (head >= FIRST_NUMBER) own = NUMBER_HEAP;
+				if (head >= FIRST_FIXED_EXTENSION) own = VIEW_HEAP;
+				else if (head >= FIRST_NUMBER) own = NUMBER_HEAP;
 			} else {
-				// Extension types and the reserved byte have no place in events.
+				// The one byte that begins nothing.
 				if (!(rest < 0)) return "unknown_format";
 				if (end - at < -rest) return "truncated";
 				let length = 0;
 				for (let i = 0; i < -rest; i++)
 					length = length * 256 + (bytes[at++] as number);
 				if (head < FIRST_STRING) {
-					skip = length;
+					// An extension has a byte for its type.
+					skip = head < FIRST_EXTENSION ? length : length + 1;
 					own = VIEW_HEAP;
 				} else if (head < FIRST_CONTAINER) {
 					skip = length;
@@ -131,4 +135,41 @@ export function structureFault(bytes: Uint8Array): StructureFault | undefined {
 		}
 	} while (depth > 0);
 	return at === end ? undefined : "trailing_bytes";
+}
+
+/** The beginning of one value. */
+export interface Head {
+	readonly kind: "array" | "map" | "scalar" | "extension";
+	/** Values that follow and belong to it: twice the number of entries for a map. */
+	readonly children: number;
+	/** Where the first of them begins, or where a value without any ends. */
+	readonly end: number;
+}
+
+/** The head of the value at `at`, in bytes without a {@link structureFault}. */
+export function headAt(bytes: Uint8Array, at: number): Head {
+	const head = bytes[at] as number;
+	const start = at + 1;
+	if (head < 0x80 || head >= 0xe0)
+		return { kind: "scalar", children: 0, end: start };
+	if (head < 0x90)
+		return { kind: "map", children: 2 * (head & 0x0f), end: start };
+	if (head < 0xa0) return { kind: "array", children: head & 0x0f, end: start };
+	if (head < 0xc0)
+		return { kind: "scalar", children: 0, end: start + (head & 0x1f) };
+	const rest = REST[head - 0xc0] as number;
+	if (rest >= 0) {
+		const fixed = head >= FIRST_FIXED_EXTENSION && head < FIRST_STRING;
+		const kind = fixed ? "extension" : "scalar";
+		return { kind, children: 0, end: start + rest };
+	}
+	let length = 0;
+	const end = start - rest;
+	for (let i = start; i < end; i++)
+		length = length * 256 + (bytes[i] as number);
+	if (head >= FIRST_MAP) return { kind: "map", children: 2 * length, end };
+	if (head >= FIRST_CONTAINER) return { kind: "array", children: length, end };
+	if (head >= FIRST_EXTENSION && head < FIRST_NUMBER)
+		return { kind: "extension", children: 0, end: end + length + 1 };
+	return { kind: "scalar", children: 0, end: end + length };
 }
