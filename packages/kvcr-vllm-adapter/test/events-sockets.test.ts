@@ -8,11 +8,12 @@ import {
 	type RouterHash,
 	silentLogger,
 } from "kvcr-core";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { Publisher, Router } from "zeromq";
 import {
 	KvEventSubscriber,
 	type KvEventSubscriberOptions,
+	rankPublishers,
 } from "../src/events/index.js";
 import { ReverseHashMap } from "../src/index.js";
 
@@ -177,7 +178,11 @@ describe("a subscription that cannot start", () => {
 			publishers: [source, { endpoint: unusable }],
 			logger: silentLogger,
 		});
-		await expect(subscriber.start()).rejects.toThrow();
+		await expect(subscriber.start()).rejects.toMatchObject({
+			code: "ERR_KVCR_CONNECT_FAILED",
+			endpoint: unusable,
+			message: expect.stringContaining(unusable),
+		});
 		expect(subscriber.stats().size).toBe(0);
 		await expect(subscriber.start()).rejects.not.toThrow(/already/);
 		await subscriber.close();
@@ -225,6 +230,54 @@ describe("a subscription that cannot start", () => {
 			/each endpoint once/,
 		);
 		expect(() => make({ endpoint, topic: "kv" })).not.toThrow();
+	});
+});
+
+describe("a subscription without usable arguments", () => {
+	it("is refused with what is expected", () => {
+		for (const options of [undefined, null, 5])
+			expect(() => new KvEventSubscriber(options as never)).toThrow(
+				InvalidArgumentError,
+			);
+		for (const first of [undefined, null, "tcp://127.0.0.1:5557"])
+			expect(() => rankPublishers(first as never, 2)).toThrow(
+				InvalidArgumentError,
+			);
+		expect(() => rankPublishers({} as never, 2)).toThrow(InvalidEndpointError);
+	});
+
+	it("is refused where a map cannot credit that many publishers", () => {
+		const first = { endpoint: "tcp://127.0.0.1:5557" };
+		const publishers = rankPublishers(first, 27);
+		const map = new ReverseHashMap();
+		expect(() => new KvEventSubscriber({ map, publishers })).not.toThrow();
+		expect(() => rankPublishers(first, 28)).toThrow(InvalidArgumentError);
+		publishers.push({ endpoint: "tcp://127.0.0.1:6000" });
+		expect(() => new KvEventSubscriber({ map, publishers })).toThrow(
+			InvalidArgumentError,
+		);
+	});
+
+	it("says what to install where zeromq cannot be loaded", async () => {
+		vi.doMock("zeromq", () => {
+			throw new Error("not installed");
+		});
+		vi.resetModules();
+		try {
+			const events = await import("../src/events/index.js");
+			const subscriber = new events.KvEventSubscriber({
+				map: new ReverseHashMap(),
+				publishers: [{ endpoint: "tcp://127.0.0.1:5557" }],
+			});
+			await expect(subscriber.start()).rejects.toMatchObject({
+				name: "ZeromqUnavailableError",
+				code: "ERR_KVCR_ZEROMQ_UNAVAILABLE",
+				message: expect.stringContaining("npm install zeromq"),
+			});
+		} finally {
+			vi.doUnmock("zeromq");
+			vi.resetModules();
+		}
 	});
 });
 

@@ -14,6 +14,7 @@ export {
 	type KvEventBatch,
 	MalformedEventsError,
 } from "./decode.js";
+export { ConnectFailedError, ZeromqUnavailableError } from "./errors.js";
 export type { DropReason, PublisherStats } from "./publisher-stream.js";
 export type { ClearReason } from "./sequencer.js";
 export {

@@ -5,6 +5,7 @@ import { type Clock, type Logger, systemClock, type Timer } from "kvcr-core";
 import type { Subscriber } from "zeromq";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import type { IntegerHashesError } from "./decode.js";
+import { ConnectFailedError } from "./errors.js";
 import { frameBound } from "./frame-bound.js";
 import { type PublisherStats, PublisherStream } from "./publisher-stream.js";
 import { ReplaySockets } from "./replay-sockets.js";
@@ -95,7 +96,11 @@ export class PublisherIntake {
 			this.#socket.subscribe(publisher.topic ?? "");
 		} catch (error) {
 			this.#socket.close();
-			throw error;
+			throw new ConnectFailedError(
+				"KvEventSubscriber.start",
+				publisher.endpoint,
+				error,
+			);
 		}
 		this.#receiving = this.#receive();
 	}

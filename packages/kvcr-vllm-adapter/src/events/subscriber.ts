@@ -11,6 +11,7 @@ import {
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import { MAX_TIERS, TIER_BITS } from "../reverse-map/tiers.js";
 import type { IntegerHashesError } from "./decode.js";
+import { ZeromqUnavailableError } from "./errors.js";
 import { PublisherIntake, type Zeromq } from "./publisher-intake.js";
 import type { PublisherStats } from "./publisher-stream.js";
 import { Sweeper } from "./sweeper.js";
@@ -78,6 +79,13 @@ export function rankPublishers(
 	first: KvEventPublisher,
 	ranks: number,
 ): KvEventPublisher[] {
+	if (typeof first !== "object" || first === null)
+		throw new InvalidArgumentError(
+			"rankPublishers",
+			"first",
+			first,
+			"the publisher of rank 0",
+		);
 	if (!Number.isInteger(ranks) || ranks < 1 || ranks > MAX_CREDITED)
 		throw new InvalidArgumentError(
 			"rankPublishers",
@@ -132,6 +140,13 @@ export class KvEventSubscriber {
 	/** @throws InvalidArgumentError for an unusable option. */
 	constructor(options: KvEventSubscriberOptions) {
 		const operation = "KvEventSubscriber";
+		if (typeof options !== "object" || options === null)
+			throw new InvalidArgumentError(
+				operation,
+				"options",
+				options,
+				"an object with map and publishers",
+			);
 		this.#map = options.map;
 		this.#publishers = options.publishers;
 		if (typeof this.#map?.addHash !== "function")
@@ -187,7 +202,8 @@ export class KvEventSubscriber {
 	/**
 	 * Connects to all publishers. A publisher that is not there yet is waited for in the background. After a failure nothing
 	 * is left open, and it may be called again.
-	 * @throws AlreadyStartedError, ClosedError; an error of module loading when zeromq is not installed, or of a socket.
+	 * @throws AlreadyStartedError, ClosedError; ZeromqUnavailableError when zeromq is not installed; ConnectFailedError when
+	 * it refuses an endpoint.
 	 */
 	async start(): Promise<void> {
 		if (this.#state === "closed")
@@ -203,10 +219,7 @@ export class KvEventSubscriber {
 			zeromq = await import("zeromq");
 		} catch (cause) {
 			this.#state = "idle";
-			throw new Error(
-				"KvEventSubscriber.start: the package zeromq is needed and could not be loaded; install it beside kvcr-vllm-adapter",
-				{ cause },
-			);
+			throw new ZeromqUnavailableError("KvEventSubscriber.start", cause);
 		}
 		// Closed while the module was loading.
 		if ((this.#state as string) === "closed") return;

@@ -1,0 +1,30 @@
+/** Error classes of the event intake's start. */
+import { KvcrError } from "kvcr-core";
+
+/** The optional peer dependency `zeromq` could not be loaded. `cause` says why. */
+export class ZeromqUnavailableError extends KvcrError {
+	/** @param operation the call that needs it */
+	constructor(operation: string, cause: unknown) {
+		super(
+			"ERR_KVCR_ZEROMQ_UNAVAILABLE",
+			`${operation}: the package zeromq is needed and could not be loaded; install it beside kvcr-vllm-adapter (npm install zeromq)`,
+			{ cause },
+		);
+	}
+}
+
+/** ZeroMQ refuses to connect to an endpoint, for instance because of its host name. `cause` says why. */
+export class ConnectFailedError extends KvcrError {
+	/** The endpoint that was given. */
+	readonly endpoint: string;
+
+	/** @param operation the call that connects */
+	constructor(operation: string, endpoint: string, cause: unknown) {
+		super(
+			"ERR_KVCR_CONNECT_FAILED",
+			`${operation}: cannot connect to ${endpoint}: ${cause instanceof Error ? cause.message : String(cause)}`,
+			{ cause },
+		);
+		this.endpoint = endpoint;
+	}
+}
