@@ -28,8 +28,11 @@ const MAX_SWEEP_WALK = 1024;
 export class HashLookup {
 	readonly #store: KeyStore;
 	readonly #sweep: TierSweep;
-	/** The hash at hand, high word first whatever the byte order of the machine. */
-	readonly #hash = new DataView(new ArrayBuffer(8));
+	/** The hash at hand, and its two words in the order of the machine. */
+	readonly #hash = new BigUint64Array(1);
+	readonly #words = new Int32Array(this.#hash.buffer);
+	/** Which of them is the high one. */
+	readonly #high: number;
 	readonly #pairs = new Int32Array(2 * BATCH);
 	readonly #values = new Int32Array(BATCH);
 	/** Keys of a batch are touched before any is copied, so that the waits for memory overlap. */
@@ -38,6 +41,8 @@ export class HashLookup {
 	constructor(store: KeyStore, sweep: TierSweep) {
 		this.#store = store;
 		this.#sweep = sweep;
+		this.#hash[0] = 1n;
+		this.#high = this.#words[0] === 1 ? 1 : 0;
 	}
 
 	/** Whether a hash names no key, one, or several. */
@@ -119,16 +124,23 @@ export class HashLookup {
 
 	#valueOf(hash: RouterHash): number {
 		this.#setHash(hash);
-		return this.#store.valueOf(this.#hash.getInt32(0), this.#hash.getInt32(4));
+		const words = this.#words;
+		const high = this.#high;
+		return this.#store.valueOf(
+			words[high] as number,
+			words[high ^ 1] as number,
+		);
 	}
 
 	#valuesOf(hashes: readonly RouterHash[], from: number): number {
 		const count = Math.min(BATCH, hashes.length - from);
 		const pairs = this.#pairs;
+		const words = this.#words;
+		const high = this.#high;
 		for (let i = 0; i < count; i++) {
 			this.#setHash(hashes[from + i] as RouterHash);
-			pairs[2 * i] = this.#hash.getInt32(0);
-			pairs[2 * i + 1] = this.#hash.getInt32(4);
+			pairs[2 * i] = words[high] as number;
+			pairs[2 * i + 1] = words[high ^ 1] as number;
 		}
 		this.#store.valuesOf(pairs, count, this.#values);
 		return count;
@@ -136,12 +148,10 @@ export class HashLookup {
 
 	/** Splits a hash into words. A value outside 64 bits would be cut silently, so it is refused here. */
 	#setHash(hash: RouterHash): void {
-		this.#hash.setBigUint64(
-			0,
+		this.#hash[0] =
 			typeof hash === "bigint" && BigInt.asUintN(64, hash) === hash
 				? hash
-				: routerHash(hash, "ReverseHashMap.lookup", "hash"),
-		);
+				: routerHash(hash, "ReverseHashMap.lookup", "hash");
 	}
 }
 
