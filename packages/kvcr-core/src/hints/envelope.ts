@@ -3,7 +3,7 @@ import { isUtf8 } from "node:buffer";
 import { InvalidHintError, showValue } from "../ports/errors.js";
 import { KnownTexts } from "../ports/known-texts.js";
 import { type RouterHash, UINT64_MAX } from "../ports/names.js";
-import type { TransferMode } from "../protocol/index.js";
+import { FieldViolation, type TransferMode } from "../protocol/index.js";
 import { HashTable } from "./hash-table.js";
 import { JsonSyntaxError, parseJson } from "./json.js";
 
@@ -88,25 +88,6 @@ export interface HintContext {
 	readonly requestId?: string | undefined;
 }
 
-/** What is wrong with an envelope. Becomes an {@link InvalidHintError} that names the call; never leaves this file. */
-class HintFault extends Error {
-	readonly field: string;
-	readonly value: unknown;
-	readonly expected: string;
-
-	constructor(
-		field: string,
-		value: unknown,
-		expected: string,
-		options?: ErrorOptions,
-	) {
-		super(field, options);
-		this.field = field;
-		this.value = value;
-		this.expected = expected;
-	}
-}
-
 /** How an envelope is read. */
 interface Reading extends HintContext {
 	/** Whether it was text: its integers are bigint then, and a number is a fraction, or rounded. */
@@ -136,9 +117,9 @@ export function parseHintEnvelope(
 	} catch (error) {
 		// Objects may have getters or be proxies.
 		const { field, value, expected, cause } =
-			error instanceof HintFault
+			error instanceof FieldViolation
 				? error
-				: new HintFault("envelope", input, "readable", { cause: error });
+				: new FieldViolation("envelope", input, "readable", { cause: error });
 		throw new InvalidHintError(
 			operation,
 			field,
@@ -160,16 +141,20 @@ export function startsPlacement(
 function parseText(input: string | Uint8Array): unknown {
 	const bytes = typeof input === "string" ? bytesOf(input) : input;
 	if (bytes.byteLength > MAX_HINT_BYTES)
-		throw new HintFault("envelope", bytes, `at most ${MAX_HINT_BYTES} bytes`);
+		throw new FieldViolation(
+			"envelope",
+			bytes,
+			`at most ${MAX_HINT_BYTES} bytes`,
+		);
 	// What was a string is valid as it was written.
 	if (typeof input !== "string" && !isUtf8(bytes))
-		throw new HintFault("envelope", bytes, "JSON in UTF-8");
+		throw new FieldViolation("envelope", bytes, "JSON in UTF-8");
 	try {
 		return parseJson(bytes, FIELDS);
 	} catch (error) {
 		if (!(error instanceof JsonSyntaxError)) throw error;
 		const context = bytes.subarray(error.offset, error.offset + 40);
-		throw new HintFault(
+		throw new FieldViolation(
 			"envelope",
 			Buffer.from(context).toString("utf8"),
 			`JSON (${error.message})`,
@@ -202,7 +187,7 @@ function readEnvelope(value: unknown, reading: Reading): HintEnvelope {
 	const messageId = readId(own(envelope, "message_id"), "message_id");
 	const entries = own(envelope, "actions");
 	if (!Array.isArray(entries) || entries.length > MAX_HINT_ACTIONS)
-		throw new HintFault(
+		throw new FieldViolation(
 			"actions",
 			entries,
 			`an array of at most ${MAX_HINT_ACTIONS} actions`,
@@ -213,7 +198,7 @@ function readEnvelope(value: unknown, reading: Reading): HintEnvelope {
 		const entry = readObject(entries[i], path);
 		const type = own(entry, "action_type");
 		if (typeof type !== "string")
-			throw new HintFault(`${path}.action_type`, type, "a string");
+			throw new FieldViolation(`${path}.action_type`, type, "a string");
 		if (type !== FETCH_ACTION_TYPE) continue;
 		const version = own(entry, "action_version");
 		if (version !== FETCH_ACTION_VERSION)
@@ -225,7 +210,7 @@ function readEnvelope(value: unknown, reading: Reading): HintEnvelope {
 		actions.push(readFetch(entry, path, reading));
 	}
 	if (actions.length === 0)
-		throw new HintFault(
+		throw new FieldViolation(
 			"actions",
 			entries,
 			`a list with at least one ${FETCH_ACTION_TYPE} action`,
@@ -241,7 +226,7 @@ function readFetch(entry: object, path: string, reading: Reading): FetchAction {
 	const source = own(payload, "source_control_endpoint") ?? undefined;
 	if (source === undefined) {
 		if (scope === "independent" || reading.requestId === undefined)
-			throw new HintFault(
+			throw new FieldViolation(
 				`${at}.source_control_endpoint`,
 				source,
 				scope === "independent"
@@ -253,7 +238,7 @@ function readFetch(entry: object, path: string, reading: Reading): FetchAction {
 		source === "" ||
 		source.length > MAX_HINT_STRING
 	)
-		throw new HintFault(
+		throw new FieldViolation(
 			`${at}.source_control_endpoint`,
 			source,
 			`a non-empty string of at most ${MAX_HINT_STRING} characters`,
@@ -279,10 +264,10 @@ function readHashes(
 	reading: Reading,
 ): RouterHash[] {
 	if (!Array.isArray(value) || value.length === 0)
-		throw new HintFault(path, value, "a non-empty array of hashes");
+		throw new FieldViolation(path, value, "a non-empty array of hashes");
 	reading.hashesLeft -= value.length;
 	if (reading.hashesLeft < 0)
-		throw new HintFault(
+		throw new FieldViolation(
 			path,
 			value.length,
 			`such that the envelope has at most ${MAX_HINT_HASHES} hashes`,
@@ -292,7 +277,7 @@ function readHashes(
 	for (let i = 0; i < value.length; i++) {
 		const hash = hashOf(value[i], reading.text);
 		if (hash === undefined)
-			throw new HintFault(
+			throw new FieldViolation(
 				`${path}[${i}]`,
 				value[i],
 				reading.text
@@ -319,7 +304,7 @@ function hashOf(value: unknown, text: boolean): RouterHash | undefined {
 
 function readObject(value: unknown, path: string): object {
 	if (typeof value !== "object" || value === null || Array.isArray(value))
-		throw new HintFault(path, value, "an object");
+		throw new FieldViolation(path, value, "an object");
 	return value;
 }
 
@@ -333,7 +318,7 @@ function own(object: object, field: string): unknown {
 function readId(value: unknown, path: string): string | undefined {
 	if (value === undefined || value === null) return undefined;
 	if (typeof value !== "string" || value.length > MAX_HINT_STRING)
-		throw new HintFault(
+		throw new FieldViolation(
 			path,
 			value,
 			`a string of at most ${MAX_HINT_STRING} characters`,
@@ -352,7 +337,7 @@ function readChoice<T extends string>(
 	if (value === undefined) return whenAbsent;
 	const choice = choices.find((entry) => entry === value);
 	if (choice === undefined)
-		throw new HintFault(
+		throw new FieldViolation(
 			`${path}.${field}`,
 			value,
 			choices.map(showValue).join(" or "),
@@ -369,6 +354,6 @@ function readFlag(
 	const value = own(object, field);
 	if (value === undefined) return whenAbsent;
 	if (typeof value !== "boolean")
-		throw new HintFault(`${path}.${field}`, value, "a boolean");
+		throw new FieldViolation(`${path}.${field}`, value, "a boolean");
 	return value;
 }

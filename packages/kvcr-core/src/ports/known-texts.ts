@@ -34,7 +34,12 @@ export class KnownTexts {
 	}
 }
 
-function isAt(bytes: Uint8Array, at: number, expected: Uint8Array): boolean {
+/** Whether `expected` stands at `bytes[at]`. */
+export function isAt(
+	bytes: Uint8Array,
+	at: number,
+	expected: Uint8Array,
+): boolean {
 	for (let i = 0; i < expected.length; i++)
 		if (bytes[at + i] !== expected[i]) return false;
 	return true;

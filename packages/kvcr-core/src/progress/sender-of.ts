@@ -1,4 +1,5 @@
 /** Who sent a control message, by what it says itself and without decoding it: asked of every message, of a flood's too. */
+import { isAt } from "../ports/known-texts.js";
 
 const NAME = Buffer.from("sender_incarnation");
 /** How MessagePack begins a string of 32 bytes. */
@@ -20,7 +21,7 @@ let recent = "";
 export function senderOf(bytes: Uint8Array): string | undefined {
 	const start = valueAt(bytes);
 	if (start < 0 || bytes.length < start + DIGITS) return undefined;
-	if (recent !== "" && isRecent(bytes, start)) return recent;
+	if (recent !== "" && isAt(bytes, start, recentBytes)) return recent;
 	recentBytes.set(bytes.subarray(start, start + DIGITS));
 	recent = Buffer.from(recentBytes.buffer).toString("latin1");
 	return recent;
@@ -30,23 +31,11 @@ export function senderOf(bytes: Uint8Array): string | undefined {
 function valueAt(bytes: Uint8Array): number {
 	if (bytes.length <= SHORT) {
 		for (let at = NAME.length; at < bytes.length; at++)
-			if (bytes[at] === STR_8 && isField(bytes, at - NAME.length))
+			if (bytes[at] === STR_8 && isAt(bytes, at - NAME.length, FIELD))
 				return at + 2;
 		return -1;
 	}
 	const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 	const at = view.indexOf(FIELD);
 	return at < 0 ? at : at + FIELD.length;
-}
-
-function isField(bytes: Uint8Array, from: number): boolean {
-	for (let i = 0; i < FIELD.length; i++)
-		if (bytes[from + i] !== FIELD[i]) return false;
-	return true;
-}
-
-function isRecent(bytes: Uint8Array, from: number): boolean {
-	for (let i = 0; i < DIGITS; i++)
-		if (bytes[from + i] !== recentBytes[i]) return false;
-	return true;
 }

@@ -3,16 +3,21 @@ import { MalformedMessageError } from "../ports/errors.js";
 import type { Incarnation, OpHandle } from "../ports/names.js";
 
 /**
- * Thrown by field readers and turned into a {@link MalformedMessageError} where the type of the message is known. Never
- * leaves this folder.
+ * Thrown by readers of fields and turned into an error for callers where it is known what was read: a
+ * {@link MalformedMessageError} here, an `InvalidHintError` for hints. Never leaves this package.
  */
 export class FieldViolation extends Error {
 	readonly field: string;
 	readonly value: unknown;
 	readonly expected: string;
 
-	constructor(field: string, value: unknown, expected: string) {
-		super(field);
+	constructor(
+		field: string,
+		value: unknown,
+		expected: string,
+		options?: ErrorOptions,
+	) {
+		super(field, options);
 		this.field = field;
 		this.value = value;
 		this.expected = expected;

@@ -1,6 +1,7 @@
 /** The wire: control messages and transfer notifications, encoded, decoded and validated. */
 export type { TransferElement } from "./elements.js";
 export {
+	FieldViolation,
 	MalformedHashesResolvedError,
 	MalformedStartWriteError,
 } from "./errors.js";
