@@ -6,17 +6,12 @@ import { afterEach, describe, expect, it } from "vitest";
 import { Publisher } from "zeromq";
 import { KvEventSubscriber } from "../src/events/index.js";
 import { ReverseHashMap } from "../src/index.js";
+import { sequence } from "./support/sequence.js";
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
 	for (const close of closers.splice(0).reverse()) await close();
 });
-
-function sequence(seq: number): Buffer {
-	const bytes = Buffer.alloc(8);
-	bytes.writeBigUInt64BE(BigInt(seq));
-	return bytes;
-}
 
 /** A batch that stores one block, whose router hash repeats `block`. */
 function batch(seq: number, block: number): Uint8Array {

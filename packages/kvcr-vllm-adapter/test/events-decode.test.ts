@@ -13,6 +13,7 @@ import { structureFault } from "../src/events/structure.js";
 import { Sweeper } from "../src/events/sweeper.js";
 import { ReverseHashMap } from "../src/index.js";
 import frames from "./fixtures/event-frames.json" with { type: "json" };
+import { sequence } from "./support/sequence.js";
 
 const hash = (fill: number, length = 32) => new Uint8Array(length).fill(fill);
 const pack = (value: unknown) => encode(value, { useBigInt64: true });
@@ -314,9 +315,3 @@ describe("a stream fed with anything", () => {
 		});
 	});
 });
-
-function sequence(seq: number): Uint8Array {
-	const bytes = Buffer.alloc(8);
-	bytes.writeBigUInt64BE(BigInt(seq));
-	return new Uint8Array(bytes);
-}

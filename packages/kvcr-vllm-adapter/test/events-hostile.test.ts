@@ -10,6 +10,7 @@ import {
 } from "../src/events/publisher-stream.js";
 import { Sweeper } from "../src/events/sweeper.js";
 import { MapFullError, ReverseHashMap } from "../src/index.js";
+import { sequence } from "./support/sequence.js";
 
 /** Hash number `n`: 32 bytes, the number at its end. */
 function hash(n: number): Uint8Array {
@@ -18,12 +19,6 @@ function hash(n: number): Uint8Array {
 	return bytes;
 }
 const routerHash = (n: number): RouterHash => BigInt(n) as RouterHash;
-
-function sequence(seq: number): Uint8Array {
-	const bytes = new Uint8Array(8);
-	new DataView(bytes.buffer).setBigUint64(0, BigInt(seq));
-	return bytes;
-}
 
 const pack = (value: unknown) => encode(value, { useBigInt64: true });
 

@@ -16,17 +16,12 @@ import {
 	rankPublishers,
 } from "../src/events/index.js";
 import { ReverseHashMap } from "../src/index.js";
+import { sequence } from "./support/sequence.js";
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
 	for (const close of closers.splice(0).reverse()) await close();
 });
-
-function sequence(seq: number): Buffer {
-	const bytes = Buffer.alloc(8);
-	bytes.writeBigUInt64BE(BigInt(seq));
-	return bytes;
-}
 
 function payload(seq: number): Uint8Array {
 	const event = {

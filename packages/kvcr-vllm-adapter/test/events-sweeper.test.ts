@@ -8,6 +8,7 @@ import { KvEventSubscriber } from "../src/events/index.js";
 import { PublisherStream } from "../src/events/publisher-stream.js";
 import { Sweeper } from "../src/events/sweeper.js";
 import { ReverseHashMap } from "../src/index.js";
+import { sequence } from "./support/sequence.js";
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
@@ -153,11 +154,8 @@ describe("clears and stores over sockets", () => {
 		closers.push(() => subscriber.close());
 		await subscriber.start();
 		let seq = 0;
-		const send = (...events: unknown[]) => {
-			const number = Buffer.alloc(8);
-			number.writeBigUInt64BE(BigInt(seq));
-			return publisher.send(["", number, encode([seq++, events])]);
-		};
+		const send = (...events: unknown[]) =>
+			publisher.send(["", sequence(seq), encode([seq++, events])]);
 		const store = (from: number, count: number) => ({
 			type: "BlockStored",
 			block_hashes: range(from, count),

@@ -167,17 +167,9 @@ export class VllmKvcrTier {
 	 */
 	lookup(key: OffloadKey, context: ReqContext): LookupResult {
 		this.#assertOpen("lookup");
-		const operation = "VllmKvcrTier.lookup";
-		checkKey(key, operation, "key");
-		const requestId = context?.reqId;
-		if (typeof requestId !== "string" || requestId === "")
-			throw new InvalidArgumentError(
-				operation,
-				"context.reqId",
-				requestId,
-				"a request ID",
-			);
-		const [known] = this.#kvcr.query([key], { requestId });
+		checkKey(key, "VllmKvcrTier.lookup", "key");
+		checkContext("lookup", context);
+		const [known] = this.#kvcr.query([key], { requestId: context.reqId });
 		switch (known?.status) {
 			case "HIT":
 			case "FETCHABLE":

@@ -12,6 +12,7 @@ import { silentLogger } from "kvcr-core";
 import { Publisher, Router } from "zeromq";
 import { KvEventSubscriber } from "../../src/events/index.js";
 import { ReverseHashMap } from "../../src/index.js";
+import { sequence } from "../support/sequence.js";
 
 if (isMainThread) await main();
 else await follow();
@@ -40,11 +41,9 @@ async function main(): Promise<void> {
 		replayEndpoint: router.lastEndpoint,
 	};
 	const message = (seq: number): [Buffer, Uint8Array] => {
-		const number = Buffer.alloc(8);
-		number.writeBigUInt64BE(BigInt(seq));
 		const hashes = [Buffer.alloc(32, seq)];
 		const event = { type: "BlockStored", block_hashes: hashes };
-		return [number, encode([seq, [event]])];
+		return [sequence(seq), encode([seq, [event]])];
 	};
 	let asked = 0;
 	const serving = (async () => {
