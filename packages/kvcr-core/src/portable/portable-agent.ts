@@ -1,13 +1,14 @@
 /** The portable transfer agent: one-sided writes over TCP between processes that have nothing better. */
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
-import { type Clock, systemClock } from "../ports/clock.js";
+import type { Clock } from "../ports/clock.js";
 import {
 	ClosedError,
 	InvalidArgumentError,
 	RemoteBusyError,
 	StaleRemoteError,
 } from "../ports/errors.js";
+import { systemClock } from "../ports/system-clock.js";
 import type {
 	AgentNotification,
 	RegionDescriptor,

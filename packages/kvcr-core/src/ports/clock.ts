@@ -13,19 +13,3 @@ export interface Clock {
 	/** Calls `callback` once, not before `delayMs` milliseconds have passed. A timer does not keep the process alive. */
 	schedule(delayMs: number, callback: () => void): Timer;
 }
-
-/** Longest delay Node's timers take, in milliseconds. */
-const MAX_DELAY_MS = 0x7fff_ffff;
-
-/** The default clock: `performance.now()` and unreferenced Node timers. */
-export const systemClock: Clock = {
-	now: () => performance.now(),
-	schedule(delayMs, callback) {
-		const timer = setTimeout(
-			callback,
-			Math.min(Math.max(0, Math.ceil(delayMs)), MAX_DELAY_MS),
-		);
-		timer.unref();
-		return { cancel: () => clearTimeout(timer) };
-	},
-};

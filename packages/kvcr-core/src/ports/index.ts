@@ -7,5 +7,6 @@ export * from "./framework-pins.js";
 export * from "./inventory.js";
 export * from "./key-adapter.js";
 export * from "./names.js";
+export * from "./system-clock.js";
 export * from "./telemetry.js";
 export * from "./transfer-agent.js";

@@ -1,22 +1,14 @@
 /** Time that moves only when a test says so. */
 import type { Clock, Timer } from "../ports/clock.js";
+import { DeadlineHeap } from "../ports/deadline-heap.js";
 
 /** Most timers one call may run: a timer that re-arms itself without delay fails a test instead of hanging it. */
 const MAX_RUNS = 1_000_000;
 
-interface Armed {
-	readonly at: number;
-	readonly order: number;
-	readonly callback: () => void;
-}
-
 /** A {@link Clock} under a test's control. Timers run by due time; among equals, the one armed first runs first. */
 export class ManualClock implements Clock {
 	#now: number;
-	#order = 0;
-	/** Binary heap by due time, then by order of arming. Cancelled entries stay until they surface. */
-	readonly #heap: Armed[] = [];
-	readonly #live = new Set<Armed>();
+	readonly #deadlines = new DeadlineHeap();
 
 	/** @param start first value of `now()`, in milliseconds; default 0 */
 	constructor(start = 0) {
@@ -28,24 +20,17 @@ export class ManualClock implements Clock {
 	}
 
 	schedule(delayMs: number, callback: () => void): Timer {
-		const armed: Armed = {
-			at: this.#now + Math.max(0, delayMs),
-			order: this.#order++,
-			callback,
-		};
-		this.#live.add(armed);
-		this.#push(armed);
-		return { cancel: () => void this.#live.delete(armed) };
+		return this.#deadlines.add(this.#now + Math.max(0, delayMs), callback);
 	}
 
 	/** Number of armed timers. */
 	get pending(): number {
-		return this.#live.size;
+		return this.#deadlines.size;
 	}
 
 	/** Due time of the next timer in milliseconds, `undefined` when none is armed. */
 	get nextAt(): number | undefined {
-		return this.#peek()?.at;
+		return this.#deadlines.first?.at;
 	}
 
 	/**
@@ -56,7 +41,7 @@ export class ManualClock implements Clock {
 		const end = this.#now + ms;
 		let ran = 0;
 		for (;;) {
-			const next = this.#peek();
+			const next = this.#deadlines.first;
 			if (next === undefined || next.at > end) break;
 			this.runNext();
 			if (++ran > MAX_RUNS)
@@ -70,10 +55,9 @@ export class ManualClock implements Clock {
 
 	/** Moves time to the next timer and runs it. False when none is armed. */
 	runNext(): boolean {
-		const next = this.#peek();
+		const next = this.#deadlines.first;
 		if (next === undefined) return false;
-		this.#pop();
-		this.#live.delete(next);
+		next.cancel();
 		this.#now = Math.max(this.#now, next.at);
 		next.callback();
 		return true;
@@ -87,7 +71,7 @@ export class ManualClock implements Clock {
 		let ran = 0;
 		await settle();
 		for (;;) {
-			const next = this.#peek();
+			const next = this.#deadlines.first;
 			if (next === undefined || next.at > end) break;
 			this.runNext();
 			await settle();
@@ -99,50 +83,6 @@ export class ManualClock implements Clock {
 		this.#now = Math.max(this.#now, end);
 		return ran;
 	}
-
-	#peek(): Armed | undefined {
-		for (;;) {
-			const top = this.#heap[0];
-			if (top === undefined || this.#live.has(top)) return top;
-			this.#pop();
-		}
-	}
-
-	#push(armed: Armed): void {
-		const heap = this.#heap;
-		let at = heap.push(armed) - 1;
-		while (at > 0) {
-			const parent = (at - 1) >> 1;
-			if (!before(armed, heap[parent] as Armed)) break;
-			heap[at] = heap[parent] as Armed;
-			at = parent;
-		}
-		heap[at] = armed;
-	}
-
-	#pop(): void {
-		const heap = this.#heap;
-		const last = heap.pop();
-		if (last === undefined || heap.length === 0) return;
-		let at = 0;
-		for (;;) {
-			let child = 2 * at + 1;
-			if (child >= heap.length) break;
-			if (
-				child + 1 < heap.length &&
-				before(heap[child + 1] as Armed, heap[child] as Armed)
-			)
-				child += 1;
-			if (!before(heap[child] as Armed, last)) break;
-			heap[at] = heap[child] as Armed;
-			at = child;
-		}
-		heap[at] = last;
-	}
-}
-
-function before(a: Armed, b: Armed): boolean {
-	return a.at < b.at || (a.at === b.at && a.order < b.order);
 }
 
 /** Lets every promise callback that is ready run, and those they make ready. */
