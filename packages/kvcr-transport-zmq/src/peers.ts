@@ -11,6 +11,8 @@ export class Peers {
 	readonly #idleMs: number;
 	readonly #clock: Clock;
 	readonly #senders = new Map<string, PeerSender>();
+	/** The sender used last, which is mostly the next one too. */
+	#latest: PeerSender | undefined;
 	#sweep: Timer | undefined;
 
 	constructor(maxPeers: number, idleMs: number, clock: Clock) {
@@ -30,9 +32,13 @@ export class Peers {
 		if (sender === undefined) {
 			sender = make();
 			if (this.#senders.size >= this.#maxPeers) this.#dropOne();
-		} else this.#senders.delete(endpoint);
-		// A map keeps the order of insertion, so this moves the peer to the end.
-		this.#senders.set(endpoint, sender);
+		}
+		if (sender !== this.#latest) {
+			// A map keeps the order of insertion, so this moves the peer to the end.
+			this.#senders.delete(endpoint);
+			this.#senders.set(endpoint, sender);
+			this.#latest = sender;
+		}
 		sender.lastUsed = this.#clock.now();
 		this.#sweep ??= this.#clock.schedule(this.#idleMs, () => this.#dropIdle());
 		return sender;

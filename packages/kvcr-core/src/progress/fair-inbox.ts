@@ -10,6 +10,7 @@
  * accepted, or by answering what it was asked; until then it shares a lane with everybody like it.
  */
 import type { Clock, Incarnation, Timer } from "../ports/index.js";
+import { RecencyMap } from "./recency-map.js";
 import { senderOf } from "./sender-of.js";
 
 /** Time for messages in one turn of the event loop, in milliseconds; the one that uses it up is finished. */
@@ -98,9 +99,7 @@ const STRANGERS = "";
 export class FairInbox {
 	readonly #options: FairInboxOptions;
 	/** By incarnation, the one met or heard of longest ago first. */
-	readonly #peers = new Map<string, Allowance>();
-	/** The last of them, which is mostly the next one too. */
-	#latest: string | undefined;
+	readonly #peers = new RecencyMap<string, Allowance>();
 	readonly #strangers = new Allowance(STRANGERS_SHARE);
 	/** Lanes with something in them, the next to be served first. */
 	readonly #lanes = new Map<string, Lane>();
@@ -130,15 +129,12 @@ export class FairInbox {
 
 	/** Gives a sender a lane of its own, with what waits of it. */
 	met(incarnation: Incarnation): void {
-		if (incarnation === this.#latest) return;
-		this.#latest = incarnation;
-		const known = this.#peers.get(incarnation);
-		this.#peers.delete(incarnation);
-		this.#peers.set(incarnation, known ?? new Allowance(PEER_SHARE));
-		if (known === undefined) this.#promote(incarnation);
+		if (this.#peers.use(incarnation) !== undefined) return;
+		this.#peers.set(incarnation, new Allowance(PEER_SHARE));
+		this.#promote(incarnation);
 		if (this.#peers.size <= this.#options.maxPeers) return;
-		const [oldest] = this.#peers.keys();
-		if (oldest !== undefined) this.#peers.delete(oldest);
+		const [oldest] = this.#peers;
+		if (oldest !== undefined) this.#peers.delete(oldest[0]);
 	}
 
 	/** Takes one message off the channel. */
@@ -147,10 +143,8 @@ export class FairInbox {
 		const { clock, dropped, maxMetadataBytes } = this.#options;
 		const sender = senderOf(bytes);
 		let name = STRANGERS;
-		if (sender !== undefined && this.#peers.has(sender)) {
+		if (sender !== undefined && this.#peers.use(sender) !== undefined)
 			name = sender;
-			this.met(sender as Incarnation);
-		}
 		const large = bytes.byteLength > maxMetadataBytes + STRANGER_BYTES;
 		if (large && name === STRANGERS) {
 			dropped("stranger_too_large");
@@ -172,7 +166,6 @@ export class FairInbox {
 		this.#timer = undefined;
 		this.#lanes.clear();
 		this.#peers.clear();
-		this.#latest = undefined;
 	}
 
 	#allowance(name: string): Allowance {

@@ -10,6 +10,7 @@ import type {
 	TransferAgent,
 } from "../ports/index.js";
 import { InvalidMetadataError } from "../ports/index.js";
+import { RecencyMap } from "../progress/recency-map.js";
 import type {
 	MessageHeader,
 	PeerMetadata,
@@ -60,8 +61,8 @@ export class RouteTable {
 	readonly #clock: Clock;
 	readonly #options: RouteTableOptions;
 	#sweep: Timer | undefined;
-	/** By agent name, in order of last use. */
-	readonly #routes = new Map<string, Route>();
+	/** By agent name. */
+	readonly #routes = new RecencyMap<string, Route>();
 	readonly #catalogs = new WeakMap<Route, ReadonlyMap<string, number>>();
 
 	constructor(agent: TransferAgent, clock: Clock, options: RouteTableOptions) {
@@ -219,8 +220,7 @@ export class RouteTable {
 
 	#used(route: Route): Route {
 		route.lastUsed = this.#clock.now();
-		this.#routes.delete(route.agentName);
-		this.#routes.set(route.agentName, route);
+		this.#routes.use(route.agentName);
 		return route;
 	}
 

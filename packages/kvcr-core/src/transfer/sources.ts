@@ -9,6 +9,7 @@ import type {
 	Timer,
 	TrafficExpectation,
 } from "../ports/index.js";
+import { RecencyMap } from "../progress/recency-map.js";
 import type { MessageHeader, PeerMetadata } from "../protocol/index.js";
 import type { ControlLink } from "./control-link.js";
 
@@ -51,8 +52,7 @@ export interface SourceDirectoryOptions {
 
 export class SourceDirectory {
 	readonly #options: SourceDirectoryOptions;
-	/** In order of last use. */
-	readonly #sources = new Map<string, Source>();
+	readonly #sources = new RecencyMap<string, Source>();
 
 	constructor(options: SourceDirectoryOptions) {
 		this.#options = options;
@@ -223,22 +223,21 @@ export class SourceDirectory {
 	}
 
 	#touch(endpoint: string): Source {
-		let source = this.#sources.get(endpoint);
-		if (source === undefined) {
-			source = {
-				endpoint,
-				incarnation: undefined,
-				agentName: undefined,
-				acknowledged: false,
-				introduced: false,
-				retryAfter: Number.NEGATIVE_INFINITY,
-				waiters: new Set(),
-				retryTimer: undefined,
-				expectation: undefined,
-				expectationTimer: undefined,
-			};
-			this.#makeRoom();
-		} else this.#sources.delete(endpoint);
+		const known = this.#sources.use(endpoint);
+		if (known !== undefined) return known;
+		const source: Source = {
+			endpoint,
+			incarnation: undefined,
+			agentName: undefined,
+			acknowledged: false,
+			introduced: false,
+			retryAfter: Number.NEGATIVE_INFINITY,
+			waiters: new Set(),
+			retryTimer: undefined,
+			expectation: undefined,
+			expectationTimer: undefined,
+		};
+		this.#makeRoom();
 		this.#sources.set(endpoint, source);
 		return source;
 	}
