@@ -498,6 +498,67 @@ describe("the door", () => {
 	});
 });
 
+describe("answers to writes that arrived", () => {
+	async function held(elementCount: number) {
+		const clock = new ManualClock();
+		const [writer, reader] = [await agentOf(), await agentOf({ clock })];
+		const from = await region(writer, elementCount);
+		const to = await region(reader, elementCount);
+		const remote = writer.addRemote(reader.localMetadata(), [to.descriptor]);
+		let heard = 0;
+		const arrived = async (count: number) => {
+			await until("the notifications", () => {
+				heard += reader.takeNotifications().length;
+				return heard >= count;
+			});
+			expect(heard).toBe(count);
+		};
+		return { clock, writer, reader, from, to, remote, arrived };
+	}
+
+	it("are gathered: the reader's owner has heard of all before the writer hears of the first", async () => {
+		const { clock, writer, from, remote, arrived } = await held(3);
+		for (const element of range(3)) write(writer, remote, from, [element]);
+		await arrived(3);
+		expect([writer.takeCompletions(), clock.pending]).toEqual([[], 1]);
+		clock.advance(1);
+		const got: TransferCompletion[] = [];
+		await until("completions", () => {
+			got.push(...writer.takeCompletions());
+			return got.length === 3;
+		});
+		expect(got.every(({ outcome }) => outcome === "done")).toBe(true);
+		expect(clock.pending).toBe(0);
+	});
+
+	it("do not wait when they are many, or one of them is bad news", async () => {
+		const { clock, writer, reader, from, remote, arrived } = await held(64);
+		for (const element of range(64)) write(writer, remote, from, [element]);
+		await arrived(64);
+		await until(
+			"completions without a clock",
+			() => writer.takeCompletions().length > 0,
+		);
+		write(writer, remote, from, [0]);
+		await arrived(65);
+		expect(clock.pending).toBe(1);
+		const raw = new RawWriter(reader);
+		raw.socket.write(raw.opening(1, 0n, 0, 1));
+		raw.socket.write(raw.data(Buffer.alloc(1), true));
+		expect(await raw.acks(1)).toMatchObject([{ status: AckStatus.refused }]);
+		// Another connection's answers wait on.
+		expect([writer.takeCompletions(), clock.pending]).toEqual([[], 1]);
+	});
+
+	it("are told by a reader that closes before it told them", async () => {
+		const { writer, reader, from, remote, arrived } = await held(1);
+		write(writer, remote, from, [0]);
+		await arrived(1);
+		await reader.close();
+		expect(await completion(writer)).toMatchObject({ outcome: "done" });
+	});
+});
+
 describe("a region that is released while a write arrives", () => {
 	it.each([200, 2 * MIB])("is never written (%i bytes)", async (size) => {
 		const reader = await agentOf();

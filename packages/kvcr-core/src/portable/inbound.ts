@@ -22,6 +22,15 @@ import { isAgentName, MAX_AGENT_NAME_BYTES, TOKEN_BYTES } from "./metadata.js";
 import type { RegionMemory } from "./region-memory.js";
 import type { Session } from "./sessions.js";
 
+/**
+ * How long the answer to a write that arrived waits for others to go with it, in milliseconds. The owner hears of the write
+ * at once; sending before that would cost it the time of a system call, and the writer that of waking up once per write.
+ */
+const GATHER_MS = 1;
+
+/** Answers that wait for no more. */
+const MAX_GATHERED = 64;
+
 /** Bytes of answers that may wait for a peer that does not read them. */
 const MAX_UNREAD_ANSWERS = 4 << 20;
 
@@ -43,6 +52,7 @@ export interface InboundHost {
 /** Speaks the target's side of the protocol of `frames.ts`. */
 export class InboundConnection {
 	readonly #host: InboundHost;
+	readonly #clock: Clock;
 	readonly #socket: Socket;
 	readonly #reader: FrameReader;
 	readonly #greetingTimer: Timer;
@@ -50,7 +60,10 @@ export class InboundConnection {
 	#from = "";
 	#landing: Landing | undefined;
 	#lastPart = false;
+	/** Not sent yet, in order. */
 	#answers: Buffer[] = [];
+	/** Set while nothing but good news waits. */
+	#answerTimer: Timer | undefined;
 	/** Region whose memory the system was told to read into. */
 	#lent: RegionMemory | undefined;
 	/** Memory of an ended region that the system may still read into. */
@@ -64,6 +77,7 @@ export class InboundConnection {
 		greetingMs: number,
 	) {
 		this.#host = host;
+		this.#clock = clock;
 		this.#reader = new FrameReader(this);
 		this.#socket = readInto(accepted, {
 			target: () => this.#target(),
@@ -82,6 +96,7 @@ export class InboundConnection {
 		this.closed = new Promise((resolve) => {
 			this.#socket.once("close", () => {
 				this.#greetingTimer.cancel();
+				this.#answerTimer?.cancel();
 				this.#kept = [];
 				host.ended(this);
 				resolve();
@@ -99,9 +114,10 @@ export class InboundConnection {
 		return !this.#socket.destroyed;
 	}
 
-	/** Ends the connection now; no further byte is placed. */
+	/** Ends the connection now; no further byte is placed. What was answered is still told, if the system takes it. */
 	end(): void {
 		this.#landing = undefined;
+		this.#answer();
 		this.#socket.destroy();
 	}
 
@@ -207,6 +223,7 @@ export class InboundConnection {
 		this.#answers.push(
 			frame(FrameType.welcome, refused, admitted.processed, WelcomeStatus.ok),
 		);
+		this.#answer();
 	}
 
 	/** A data frame is complete. */
@@ -231,6 +248,12 @@ export class InboundConnection {
 		this.#session?.finished(sequence, status === AckStatus.done);
 		const text = Buffer.from(reason).subarray(0, MAX_REASON_BYTES);
 		this.#answers.push(frame(FrameType.ack, text, sequence, status));
+		if (status !== AckStatus.done || this.#answers.length >= MAX_GATHERED)
+			this.#answer();
+		else
+			this.#answerTimer ??= this.#clock.schedule(GATHER_MS, () =>
+				this.#answer(),
+			);
 	}
 
 	/** Where the system should read to next. */
@@ -241,21 +264,24 @@ export class InboundConnection {
 		return direct;
 	}
 
+	/** Sends what waits. */
+	#answer(): void {
+		this.#answerTimer?.cancel();
+		this.#answerTimer = undefined;
+		const answers = this.#answers;
+		if (answers.length === 0 || this.#socket.destroyed) return;
+		this.#answers = [];
+		this.#socket.write(
+			answers.length === 1 ? (answers[0] as Buffer) : Buffer.concat(answers),
+		);
+		if (this.#socket.writableLength > MAX_UNREAD_ANSWERS) this.end();
+	}
+
 	/** Handles arrived bytes; whatever breaks the protocol ends the connection, never the process. */
 	#guarded(handle: () => void): void {
 		if (this.#socket.destroyed) return;
 		try {
 			handle();
-			if (this.#answers.length > 0) {
-				const answers = this.#answers;
-				this.#answers = [];
-				this.#socket.write(
-					answers.length === 1
-						? (answers[0] as Buffer)
-						: Buffer.concat(answers),
-				);
-				if (this.#socket.writableLength > MAX_UNREAD_ANSWERS) this.end();
-			}
 		} catch {
 			this.end();
 		}
