@@ -2,7 +2,8 @@
  * Polls an instance whenever it wakes, and offers promises and an async iterator instead: for applications that have no loop of
  * their own. Nothing runs while nothing happens; the process stays alive while somebody awaits.
  */
-import type { DeliverDestination, DepositBlock, Kvcr } from "./kvcr.js";
+import type { Kvcr } from "./kvcr.js";
+import type { DeliverDestination, DepositBlock } from "./owner/calls.js";
 import type { OperationResult } from "./owner/operations.js";
 import {
 	ClosedError,

@@ -41,16 +41,16 @@ export {
 	parseHintEnvelope,
 } from "./hints/envelope.js";
 export type { HintOutcome, HintOutcomeReport } from "./hints/outcomes.js";
-export {
-	type DeliverDestination,
-	type DepositBlock,
-	type DepositPiece,
-	Kvcr,
-	type KvcrStats,
-	type QueryResult,
-	type ReleaseResult,
-} from "./kvcr.js";
+export { Kvcr } from "./kvcr.js";
 export * from "./options.js";
+export type {
+	DeliverDestination,
+	DepositBlock,
+	DepositPiece,
+	KvcrStats,
+	QueryResult,
+	ReleaseResult,
+} from "./owner/calls.js";
 export type {
 	EntryResult,
 	EntryStatus,

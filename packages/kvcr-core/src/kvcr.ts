@@ -1,5 +1,4 @@
 /** The facade: one instance in one worker. It checks arguments and hands them to the parts that do the work. */
-import type { ManagedCacheStats } from "./cache/index.js";
 import { closeAll } from "./closing.js";
 import {
 	parseHintEnvelope,
@@ -8,17 +7,29 @@ import {
 } from "./hints/index.js";
 import { BlockHasher } from "./integrity/hasher.js";
 import { type KvcrOptions, readSettings, type Settings } from "./options.js";
+import {
+	adviceOf,
+	checkList,
+	checkOptions,
+	checkRequestId,
+	readDeliveries,
+	readDeposits,
+} from "./owner/arguments.js";
+import type {
+	DeliverDestination,
+	DepositBlock,
+	KvcrStats,
+	QueryResult,
+	ReleaseResult,
+} from "./owner/calls.js";
 import { DeliverWork } from "./owner/deliver-work.js";
-import { type DepositSource, DepositWork } from "./owner/deposit-work.js";
+import { DepositWork } from "./owner/deposit-work.js";
 import { FetchOperation } from "./owner/fetch-operation.js";
 import { FetchWork } from "./owner/fetch-work.js";
-import { type KeyRef, keyRef, keyRefs, listedKeyRef } from "./owner/key-ref.js";
+import { keyRefs, listedKeyRef } from "./owner/key-ref.js";
 import type { OperationResult } from "./owner/operations.js";
 import {
-	blockKey,
-	type CacheTier,
 	ClosedError,
-	type FrameworkPiece,
 	type Incarnation,
 	InvalidArgumentError,
 	type OpHandle,
@@ -28,47 +39,6 @@ import {
 } from "./ports/index.js";
 import type { StateLockHold } from "./progress/state-lock.js";
 import { type PoolMemory, type Wiring, wire } from "./wiring.js";
-
-/** A piece of a block to deposit: registered framework memory, or any bytes, unchanged until the operation completes. */
-export type DepositPiece =
-	| FrameworkPiece
-	| {
-			/** Label of its pool. */
-			readonly label: string;
-			/** As many as a slot of the pool has. */
-			readonly bytes: Uint8Array;
-	  };
-
-/** A block to deposit: its pieces in layout order. */
-export interface DepositBlock {
-	/** Full key, 1 to 1024 bytes; not changed afterwards. */
-	readonly key: Uint8Array;
-	/** At least one; their labels are the layout of the block. */
-	readonly pieces: readonly DepositPiece[];
-}
-
-/** Where a block is to be delivered: framework memory per piece. A subset of the labels asks for those pieces only. */
-export interface DeliverDestination {
-	/** Full key, 1 to 1024 bytes. */
-	readonly key: Uint8Array;
-	/** Elements of registered framework regions; each place at most once in a call. */
-	readonly pieces: readonly FrameworkPiece[];
-}
-
-/** What is known about a block, without asking anybody. A status is not a promise. */
-export type QueryResult =
-	| {
-			/** `HIT`: here. `FETCHING`: on its way. `FETCHABLE`: advice names a source. */
-			readonly status: "HIT" | "FETCHING" | "FETCHABLE";
-			/** Where it is, or comes from. */
-			readonly tier: CacheTier;
-	  }
-	| {
-			/** Nothing is known of it. */
-			readonly status: "MISS";
-			/** None. */
-			readonly tier?: undefined;
-	  };
 
 /** Results of queries, shared by everybody. */
 const HIT: QueryResult = Object.freeze({ status: "HIT", tier: "DRAM" });
@@ -81,56 +51,6 @@ const FETCHABLE: QueryResult = Object.freeze({
 	tier: "REMOTE_G2",
 });
 const MISS: QueryResult = Object.freeze({ status: "MISS" });
-
-/** What became of one release handle. */
-export interface ReleaseResult {
-	/** The handle, as it was passed. */
-	readonly handle: ReleaseHandle;
-	/** False when the handle was unknown or released before. */
-	readonly released: boolean;
-}
-
-/** A snapshot of an instance, for operators and tests. */
-export interface KvcrStats {
-	/** Every counter so far, as `name{label="value"}`. */
-	readonly counters: Readonly<Record<string, number>>;
-	/** Managed memory; undefined when no pool has slots. */
-	readonly cache: ManagedCacheStats | undefined;
-	/** Operations begun on this instance. */
-	readonly operations: {
-		/** Without a completion yet. */
-		readonly open: number;
-		/** Completed, and not handed out by `pollCompleted` yet. */
-		readonly uncollected: number;
-	};
-	/** Transfers whose memory is not safe yet, by side. */
-	readonly transfers: {
-		/** Those this instance asked for, by state. */
-		readonly pulls: Readonly<Record<string, number>>;
-		/** Those it writes to peers. */
-		readonly writes: number;
-	};
-	/** Pins on framework memory. */
-	readonly pins: {
-		/** Granted, and in use. */
-		readonly held: number;
-		/** Asked for, without an answer. */
-		readonly pending: number;
-		/** Given back, and not taken by the framework yet. */
-		readonly releasing: number;
-	};
-	/** Advice stored, private advice of hints under way included. */
-	readonly advice: number;
-	/** Other instances this one knows. */
-	readonly peers: {
-		/** Those it can write to: their metadata is loaded. */
-		readonly targets: number;
-		/** Those it asks for blocks. */
-		readonly sources: number;
-	};
-	/** Hashes of independent hints without an outcome. */
-	readonly hintsPending: number;
-}
 
 /** Set by the class itself: the only way to make an instance from outside of it. */
 let assemble: (
@@ -280,12 +200,7 @@ export class Kvcr {
 				noEvict,
 				"a boolean",
 			);
-		const { refs, items } = this.#collect(
-			blocks,
-			"Kvcr.deposit",
-			"blocks",
-			(block, at) => this.#depositSource(block, at),
-		);
+		const { refs, items } = readDeposits(blocks, this.#parts.memory);
 		const { operations, fetch, copier, clock } = this.#parts;
 		const operation = operations.begin("deposit", refs);
 		if (fetch === undefined) {
@@ -377,30 +292,7 @@ export class Kvcr {
 		checkOptions(options, "Kvcr.deliver");
 		const adviceId = adviceOf(options.requestId, "Kvcr.deliver");
 		const { memory, operations, clock } = this.#parts;
-		const used = new Set<string>();
-		const { refs, items } = this.#collect(
-			destinations,
-			"Kvcr.deliver",
-			"destinations",
-			(destination, at) => {
-				memory.check(destination.pieces, "Kvcr.deliver", `${at}.pieces`);
-				for (const [
-					index,
-					{ region, element },
-				] of destination.pieces.entries()) {
-					const place = `${element} ${region.label}`;
-					if (used.has(place))
-						throw new InvalidArgumentError(
-							"Kvcr.deliver",
-							`${at}.pieces[${index}]`,
-							place,
-							"a place used once",
-						);
-					used.add(place);
-				}
-				return destination.pieces;
-			},
-		);
+		const { refs, items } = readDeliveries(destinations, memory);
 		const operation = operations.begin("deliver", refs);
 		const deadline = clock.now() + this.#settings.operationTimeoutMs;
 		const work = new DeliverWork(
@@ -599,88 +491,6 @@ export class Kvcr {
 			throw error;
 		}
 	}
-
-	/** Reads a batch of keyed items; the first of equal keys counts. */
-	#collect<Item extends { readonly key: Uint8Array }, T>(
-		batch: Iterable<Item>,
-		operation: string,
-		argument: string,
-		read: (item: Item, at: string) => T,
-	): { refs: KeyRef[]; items: T[] } {
-		checkList(batch, operation, argument, "an iterable");
-		const refs: KeyRef[] = [];
-		const items: T[] = [];
-		const seen = new Set<string>();
-		let index = 0;
-		for (const item of batch) {
-			const at = `${argument}[${index}]`;
-			index += 1;
-			if (typeof item !== "object" || item === null)
-				throw new InvalidArgumentError(
-					operation,
-					at,
-					item,
-					"an object with a key",
-				);
-			const ref = keyRef(blockKey(item.key, operation, `${at}.key`));
-			const value = read(item, at);
-			if (seen.has(ref.text)) continue;
-			seen.add(ref.text);
-			refs.push(ref);
-			items.push(value);
-		}
-		return { refs, items };
-	}
-
-	#depositSource(block: DepositBlock, at: string): DepositSource {
-		const { memory } = this.#parts;
-		const { pieces } = block;
-		if (!Array.isArray(pieces) || pieces.length === 0) {
-			throw new InvalidArgumentError(
-				"Kvcr.deposit",
-				`${at}.pieces`,
-				pieces,
-				"a non-empty array of pieces",
-			);
-		}
-		const bytes: Uint8Array[] = [];
-		for (const [index, piece] of (
-			pieces as readonly DepositPiece[]
-		).entries()) {
-			const where = `${at}.pieces[${index}]`;
-			if (typeof piece !== "object" || piece === null) {
-				throw new InvalidArgumentError(
-					"Kvcr.deposit",
-					where,
-					piece,
-					"a piece { label, bytes } or { label, region, element }",
-				);
-			}
-			if ("bytes" in piece) {
-				memory.checkLayout([piece.label], "Kvcr.deposit", `${where}.label`);
-				const expected = memory.slotBytes(piece.label);
-				if (
-					!(piece.bytes instanceof Uint8Array) ||
-					piece.bytes.byteLength !== expected
-				) {
-					throw new InvalidArgumentError(
-						"Kvcr.deposit",
-						`${where}.bytes`,
-						piece.bytes,
-						`${expected} bytes, a slot of its pool`,
-					);
-				}
-				bytes.push(piece.bytes);
-			} else {
-				memory.check([piece], "Kvcr.deposit", where);
-				bytes.push(piece.region.element(piece.element));
-			}
-		}
-		return {
-			layout: (pieces as readonly DepositPiece[]).map((piece) => piece.label),
-			bytes,
-		};
-	}
 }
 
 /**
@@ -726,42 +536,4 @@ export async function createWired(
 		}
 		throw error;
 	}
-}
-
-/** A string or a single key can be iterated too, and is never meant. */
-function checkList(
-	list: unknown,
-	operation: string,
-	argument: string,
-	expected: string,
-): void {
-	if (
-		typeof list === "object" &&
-		list !== null &&
-		Symbol.iterator in list &&
-		!(list instanceof Uint8Array)
-	)
-		return;
-	throw new InvalidArgumentError(operation, argument, list, expected);
-}
-
-function checkOptions(options: unknown, operation: string): void {
-	if (typeof options === "object" && options !== null) return;
-	throw new InvalidArgumentError(operation, "options", options, "an object");
-}
-
-function adviceOf(requestId: string | undefined, operation: string) {
-	if (requestId === undefined) return undefined;
-	checkRequestId(requestId, operation);
-	return requestAdviceId(requestId);
-}
-
-function checkRequestId(requestId: string, operation: string): void {
-	if (typeof requestId === "string" && requestId.length > 0) return;
-	throw new InvalidArgumentError(
-		operation,
-		"requestId",
-		requestId,
-		"a non-empty string",
-	);
 }

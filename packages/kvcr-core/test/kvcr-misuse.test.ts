@@ -81,6 +81,15 @@ const cases: readonly (readonly [
 		() => peer.kvcr.deposit([{ key: A, pieces: [wrong(null)] }]),
 	],
 	[
+		"deposit: a list of pieces with a hole",
+		"blocks[0].pieces[0]",
+		() => {
+			const pieces: { label: string; bytes: Uint8Array }[] = [];
+			pieces[1] = { label: "kv", bytes };
+			return peer.kvcr.deposit([{ key: A, pieces }]);
+		},
+	],
+	[
 		"deposit: noEvict that is no boolean",
 		"noEvict",
 		() =>

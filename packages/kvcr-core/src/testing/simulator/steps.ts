@@ -1,5 +1,5 @@
 /** What each step does. A step whose peer is not there, or cannot act, does nothing. */
-import type { DepositBlock } from "../../kvcr.js";
+import type { DepositBlock } from "../../owner/calls.js";
 import type { OpHandle } from "../../ports/index.js";
 import type { SimBlock } from "./blocks.js";
 import type { OpenCall } from "./call-book.js";
