@@ -7,6 +7,7 @@ import type { DeliverDestination, DepositBlock } from "./owner/calls.js";
 import type { OperationResult } from "./owner/operations.js";
 import {
 	ClosedError,
+	checkObject,
 	InvalidArgumentError,
 	type OpHandle,
 } from "./ports/index.js";
@@ -266,8 +267,7 @@ function signalOf(
 	options: AwaitOptions,
 	operation: string,
 ): AbortSignal | undefined {
-	if (typeof options !== "object" || options === null)
-		throw new InvalidArgumentError(operation, "options", options, "an object");
+	checkObject(operation, "options", options);
 	const { signal } = options;
 	if (
 		signal === undefined ||

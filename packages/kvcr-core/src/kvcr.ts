@@ -10,7 +10,6 @@ import { type KvcrOptions, readSettings, type Settings } from "./options.js";
 import {
 	adviceOf,
 	checkList,
-	checkOptions,
 	checkRequestId,
 	readDeliveries,
 	readDeposits,
@@ -30,6 +29,7 @@ import { keyRefs, listedKeyRef } from "./owner/key-ref.js";
 import type { OperationResult } from "./owner/operations.js";
 import {
 	ClosedError,
+	checkObject,
 	type Incarnation,
 	InvalidArgumentError,
 	type OpHandle,
@@ -158,7 +158,7 @@ export class Kvcr {
 		} = {},
 	): QueryResult[] {
 		this.#enter("Kvcr.query");
-		checkOptions(options, "Kvcr.query");
+		checkObject("Kvcr.query", "options", options);
 		const adviceId = adviceOf(options.requestId, "Kvcr.query");
 		checkList(keys, "Kvcr.query", "keys", "an iterable of block keys");
 		const { cache, selector } = this.#parts;
@@ -191,7 +191,7 @@ export class Kvcr {
 		} = {},
 	): OpHandle {
 		this.#enter("Kvcr.deposit");
-		checkOptions(options, "Kvcr.deposit");
+		checkObject("Kvcr.deposit", "options", options);
 		const { noEvict = false } = options;
 		if (typeof noEvict !== "boolean")
 			throw new InvalidArgumentError(
@@ -241,7 +241,7 @@ export class Kvcr {
 		} = {},
 	): OpHandle {
 		this.#enter("Kvcr.fetch");
-		checkOptions(options, "Kvcr.fetch");
+		checkObject("Kvcr.fetch", "options", options);
 		const refs = keyRefs(keys, "Kvcr.fetch", "keys");
 		const { expectedLayout: layout, requestId } = options;
 		const adviceId = adviceOf(requestId, "Kvcr.fetch");
@@ -289,7 +289,7 @@ export class Kvcr {
 		} = {},
 	): OpHandle {
 		this.#enter("Kvcr.deliver");
-		checkOptions(options, "Kvcr.deliver");
+		checkObject("Kvcr.deliver", "options", options);
 		const adviceId = adviceOf(options.requestId, "Kvcr.deliver");
 		const { memory, operations, clock } = this.#parts;
 		const { refs, items } = readDeliveries(destinations, memory);

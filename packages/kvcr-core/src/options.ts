@@ -12,7 +12,11 @@ import type {
 	TelemetryStats,
 	TransferAgent,
 } from "./ports/index.js";
-import { InvalidArgumentError, systemClock } from "./ports/index.js";
+import {
+	checkObject,
+	InvalidArgumentError,
+	systemClock,
+} from "./ports/index.js";
 import type { TransferReportListener } from "./transfer/reports.js";
 
 /** One pool of managed memory. */
@@ -159,14 +163,7 @@ const OPTIONAL_CALLBACKS = [
 
 /** @throws InvalidArgumentError naming the first unusable setting. */
 export function readSettings(options: KvcrOptions): Settings {
-	if (typeof options !== "object" || options === null) {
-		throw new InvalidArgumentError(
-			"Kvcr.create",
-			"options",
-			options,
-			"an object",
-		);
-	}
+	checkObject("Kvcr.create", "options", options);
 	requireMethods("agent", options.agent, ["createRegion", "write", "close"]);
 	for (const [argument, methods] of OPTIONAL_PORTS)
 		if (options[argument] !== undefined)
@@ -215,13 +212,7 @@ export function readSettings(options: KvcrOptions): Settings {
 		);
 	}
 	const limits = options.limits ?? {};
-	if (typeof limits !== "object")
-		throw new InvalidArgumentError(
-			"Kvcr.create",
-			"limits",
-			limits,
-			"an object",
-		);
+	checkObject("Kvcr.create", "limits", limits);
 	return {
 		operationTimeoutMs,
 		abandonTimeoutMs,

@@ -3,6 +3,8 @@ import {
 	type AgentNotification,
 	AlreadyStartedError,
 	ClosedError,
+	checkObject,
+	checkPayload,
 	InvalidArgumentError,
 	NotQuiescentError,
 	RdmaUnavailableError,
@@ -27,7 +29,6 @@ import {
 import {
 	checkAgentOptions,
 	checkMapSpec,
-	checkObject,
 	checkRegionSpec,
 	type NixlAgentOptions,
 	type NixlMapSpec,
@@ -36,7 +37,7 @@ import {
 import { NixlRegion } from "./region.js";
 import { NixlRemote, Remotes } from "./remotes.js";
 import { startNative } from "./start.js";
-import { checkPayload, PairPacker } from "./writes.js";
+import { MAX_NOTIFICATION_BYTES, PairPacker } from "./writes.js";
 
 interface InFlight {
 	readonly remote: NixlRemote;
@@ -212,7 +213,12 @@ export class NixlTransferAgent implements TransferAgent {
 		this.#assertOpen(operation);
 		checkObject(operation, "request", request);
 		const remote = this.#current(operation, request.remote);
-		checkPayload(operation, "notification", request.notification);
+		checkPayload(
+			operation,
+			"notification",
+			request.notification,
+			MAX_NOTIFICATION_BYTES,
+		);
 		const regions = this.#packer.pack(
 			operation,
 			request.pairs,
@@ -225,7 +231,7 @@ export class NixlTransferAgent implements TransferAgent {
 				id,
 				remote.id,
 				this.#packer.numbers,
-				request.pairs.length,
+				this.#packer.count,
 				request.notification,
 			);
 		} catch (error) {
@@ -261,7 +267,7 @@ export class NixlTransferAgent implements TransferAgent {
 	notify(remote: RemoteAgent, payload: Uint8Array): boolean {
 		const operation = "TransferAgent.notify";
 		this.#assertOpen(operation);
-		checkPayload(operation, "payload", payload);
+		checkPayload(operation, "payload", payload, MAX_NOTIFICATION_BYTES);
 		const { id } = this.#current(operation, remote);
 		return this.#call(operation, () => this.#native.notify(id, payload));
 	}

@@ -1,7 +1,7 @@
 /** What can be asked of an agent and its regions, and the checks of it. */
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
-import { InvalidArgumentError, type RegionSpec } from "kvcr-core";
+import { checkObject, InvalidArgumentError, type RegionSpec } from "kvcr-core";
 import { isAgentName, MAX_NAME_BYTES } from "./metadata.js";
 import { Backing, type NativeRegionSpec } from "./native.js";
 
@@ -72,16 +72,6 @@ const SLICE_BYTES = 2 ** 30;
 
 /** Most slices of one region. */
 const MAX_SLICES = 4096;
-
-/** Checks that an argument can have fields at all. @throws InvalidArgumentError */
-export function checkObject(
-	operation: string,
-	argument: string,
-	value: unknown,
-): void {
-	if (typeof value !== "object" || value === null)
-		throw new InvalidArgumentError(operation, argument, value, "an object");
-}
 
 /** The options with their defaults. @throws InvalidArgumentError */
 export function checkAgentOptions(

@@ -1,7 +1,7 @@
 /** Registered memory as its owner sees it. */
 import { markAsUntransferable } from "node:worker_threads";
 import {
-	ElementOutOfRangeError,
+	checkElement,
 	type MemoryRegion,
 	type RegionDescriptor,
 	RegionReleasedError,
@@ -77,14 +77,7 @@ export class NixlRegion implements MemoryRegion {
 	element(index: number): Uint8Array {
 		if (this.#released)
 			throw new RegionReleasedError("MemoryRegion.element", this.label);
-		if (!Number.isInteger(index) || index < 0 || index >= this.elementCount) {
-			throw new ElementOutOfRangeError(
-				"MemoryRegion.element",
-				this.label,
-				index,
-				this.elementCount,
-			);
-		}
+		checkElement("MemoryRegion.element", this.label, index, this.elementCount);
 		const slice = Math.floor(index / this.#elementsPerSlice);
 		const inside = index - slice * this.#elementsPerSlice;
 		return new Uint8Array(

@@ -6,6 +6,7 @@
  * about the envelope, not about what becomes of the blocks.
  */
 import {
+	checkObject,
 	InvalidArgumentError,
 	type Logger,
 	MAX_CONTROL_MESSAGE_BYTES,
@@ -16,7 +17,7 @@ import { reasonOf } from "./errors.js";
 import type { Link } from "./link.js";
 import { linkFor } from "./link-of.js";
 import type { NatsLike, NatsLikeMessage } from "./nats-like.js";
-import { boundedInteger, checkObject, loggerOf } from "./options.js";
+import { boundedInteger, loggerOf } from "./options.js";
 import { isPlainSubject } from "./subjects.js";
 
 /** Options of {@link listenForHints}. */
@@ -72,8 +73,8 @@ export async function listenForHints(
 	options: ListenForHintsOptions,
 ): Promise<HintListener> {
 	const operation = "listenForHints";
-	checkObject(source, operation, "source");
-	checkObject(options, operation, "options");
+	checkObject(operation, "source", source);
+	checkObject(operation, "options", options);
 	const subject =
 		options.subject ??
 		("hintSubject" in source ? source.hintSubject : undefined);

@@ -1,6 +1,7 @@
 /** Options of a channel: their defaults and their checks. */
 import {
 	type Clock,
+	checkObject,
 	InvalidArgumentError,
 	type Logger,
 	MAX_CONTROL_MESSAGE_BYTES,
@@ -87,7 +88,7 @@ export function resolveOptions(
 	options: NatsControlChannelOptions,
 	operation: string,
 ): ResolvedOptions {
-	checkObject(options, operation, "options");
+	checkObject(operation, "options", options);
 	if (options.connection !== undefined && options.connect !== undefined) {
 		throw new InvalidArgumentError(
 			operation,
@@ -104,7 +105,7 @@ export function resolveOptions(
 			"a connection of a NATS client",
 		);
 	if (options.connect !== undefined)
-		checkObject(options.connect, operation, "connect");
+		checkObject(operation, "connect", options.connect);
 	const integer = (
 		name: keyof NatsControlChannelOptions & string,
 		fallback: number,
@@ -130,19 +131,6 @@ export function resolveOptions(
 		logger: loggerOf(options.logger, operation),
 		clock: clockOf(options.clock, operation),
 	};
-}
-
-/**
- * An argument that holds others by name.
- * @throws InvalidArgumentError
- */
-export function checkObject(
-	value: unknown,
-	operation: string,
-	name: string,
-): asserts value is object {
-	if (typeof value !== "object" || value === null)
-		throw new InvalidArgumentError(operation, name, value, "an object");
 }
 
 /**

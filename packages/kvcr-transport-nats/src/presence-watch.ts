@@ -4,6 +4,7 @@
  */
 import {
 	type Clock,
+	checkObject,
 	InvalidArgumentError,
 	type Logger,
 	type Timer,
@@ -13,7 +14,7 @@ import type { Link } from "./link.js";
 import { linkFor } from "./link-of.js";
 import type { LinkSubscription } from "./link-types.js";
 import type { NatsLike, NatsLikeMessage } from "./nats-like.js";
-import { boundedInteger, checkObject, clockOf, loggerOf } from "./options.js";
+import { boundedInteger, clockOf, loggerOf } from "./options.js";
 import { DEFAULT_PREFIX, SubjectSpace } from "./subjects.js";
 
 /** One peer as last heard. */
@@ -79,8 +80,8 @@ export async function watchPeers(
 	options: WatchPeersOptions = {},
 ): Promise<PeerWatch> {
 	const operation = "watchPeers";
-	checkObject(source, operation, "source");
-	checkObject(options, operation, "options");
+	checkObject(operation, "source", source);
+	checkObject(operation, "options", options);
 	const prefix =
 		options.prefix ??
 		("prefix" in source ? source.prefix : undefined) ??

@@ -1,6 +1,7 @@
 /** Settings of a {@link ZmqControlChannel} and their defaults. */
 import {
 	type Clock,
+	checkObject,
 	InvalidArgumentError,
 	InvalidEndpointError,
 	systemClock,
@@ -62,8 +63,7 @@ const OPERATION = "new ZmqControlChannel";
  * @throws InvalidArgumentError, InvalidEndpointError
  */
 export function settingsOf(options: ZmqControlChannelOptions): ZmqSettings {
-	if (typeof options !== "object" || options === null)
-		throw new InvalidArgumentError(OPERATION, "options", options, "an object");
+	checkObject(OPERATION, "options", options);
 	const host = options.host ?? "127.0.0.1";
 	if (typeof host !== "string" || !/^[A-Za-z0-9:._*-]{1,253}$/.test(host))
 		throw new InvalidArgumentError(
@@ -127,8 +127,7 @@ export function settingsOf(options: ZmqControlChannelOptions): ZmqSettings {
 }
 
 function checkCurve(curve: ZmqCurveOptions): void {
-	if (typeof curve !== "object" || curve === null)
-		throw new InvalidArgumentError(OPERATION, "curve", curve, "an object");
+	checkObject(OPERATION, "curve", curve);
 	checkKey(OPERATION, "curve.publicKey", curve.publicKey);
 	checkKey(OPERATION, "curve.secretKey", curve.secretKey);
 	if (typeof curve.serverKey !== "function")

@@ -79,11 +79,6 @@ export function checkList(
 	throw new InvalidArgumentError(operation, argument, list, expected);
 }
 
-export function checkOptions(options: unknown, operation: string): void {
-	if (typeof options === "object" && options !== null) return;
-	throw new InvalidArgumentError(operation, "options", options, "an object");
-}
-
 export function adviceOf(
 	requestId: string | undefined,
 	operation: string,

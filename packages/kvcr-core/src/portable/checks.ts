@@ -1,10 +1,6 @@
 /** Checks that every in-process agent makes before it posts a write or loads a peer. */
-import {
-	ElementOutOfRangeError,
-	InvalidArgumentError,
-	InvalidMetadataError,
-	RegionReleasedError,
-} from "../ports/errors.js";
+import { checkPairs, checkPayload } from "../ports/agent-checks.js";
+import { InvalidMetadataError } from "../ports/errors.js";
 import type {
 	RegionDescriptor,
 	WriteRequest,
@@ -17,18 +13,9 @@ export const MAX_NOTIFICATION_BYTES = 1 << 20;
 /** Most pairs in one write. */
 export const MAX_WRITE_PAIRS = 1 << 17;
 
-/**
- * Checks that an argument can have fields at all.
- * @throws InvalidArgumentError
- */
-export function checkObject(
-	operation: string,
-	argument: string,
-	value: unknown,
-): void {
-	if (typeof value === "object" && value !== null) return;
-	throw new InvalidArgumentError(operation, argument, value, "an object");
-}
+/** Regions of the agents in this package. */
+const isRegion = (value: unknown): value is RegionMemory =>
+	value instanceof RegionMemory;
 
 /**
  * Checks everything about a write but its remote handle, so that a write that throws has moved no byte.
@@ -41,79 +28,18 @@ export function checkWrite(
 	remoteRegions: readonly RegionDescriptor[],
 	owns: (region: RegionMemory) => boolean,
 ): void {
-	const { pairs } = request;
-	if (
-		!Array.isArray(pairs) ||
-		pairs.length === 0 ||
-		pairs.length > MAX_WRITE_PAIRS
-	) {
-		throw new InvalidArgumentError(
-			operation,
-			"pairs",
-			pairs,
-			`a list of 1 to ${MAX_WRITE_PAIRS} pairs`,
-		);
-	}
-	checkPayload(operation, "notification", request.notification);
-	for (let i = 0; i < pairs.length; i += 1) {
-		const pair = pairs[i] as WriteRequest["pairs"][number];
-		checkObject(operation, `pairs[${i}]`, pair);
-		const { region } = pair;
-		// Released first: a released region belongs to nobody any more, and the caller should learn which of both it is.
-		if (region instanceof RegionMemory && region.released)
-			throw new RegionReleasedError(operation, region.label);
-		if (!(region instanceof RegionMemory) || !owns(region)) {
-			throw new InvalidArgumentError(
-				operation,
-				`pairs[${i}].region`,
-				(region as { label?: unknown } | undefined)?.label,
-				"a region that this agent created",
-			);
-		}
-		checkElement(operation, region.label, pair.element, region.elementCount);
-		const remote = Number.isInteger(pair.remoteRegion)
-			? remoteRegions[pair.remoteRegion]
-			: undefined;
-		if (remote === undefined) {
-			throw new InvalidArgumentError(
-				operation,
-				`pairs[${i}].remoteRegion`,
-				pair.remoteRegion,
-				`an index into the ${remoteRegions.length} regions of the remote`,
-			);
-		}
-		checkElement(operation, remote.label, pair.remoteElement, remote.count);
-		if (remote.size !== region.elementBytes) {
-			throw new InvalidArgumentError(
-				operation,
-				`pairs[${i}]`,
-				region.elementBytes,
-				`two elements of the same size (the remote element has ${remote.size} bytes)`,
-			);
-		}
-	}
-}
-
-/**
- * Checks a notification payload.
- * @throws InvalidArgumentError
- */
-export function checkPayload(
-	operation: string,
-	argument: string,
-	payload: unknown,
-): void {
-	if (
-		!(payload instanceof Uint8Array) ||
-		payload.byteLength > MAX_NOTIFICATION_BYTES
-	) {
-		throw new InvalidArgumentError(
-			operation,
-			argument,
-			payload,
-			`a Uint8Array of at most ${MAX_NOTIFICATION_BYTES} bytes`,
-		);
-	}
+	checkPayload(
+		operation,
+		"notification",
+		request.notification,
+		MAX_NOTIFICATION_BYTES,
+	);
+	checkPairs(operation, request.pairs, {
+		maxPairs: MAX_WRITE_PAIRS,
+		remoteRegions,
+		isRegion,
+		owns,
+	});
 }
 
 /** A region as metadata lists it. */
@@ -157,14 +83,4 @@ export function checkCovered(
 			);
 		}
 	});
-}
-
-function checkElement(
-	operation: string,
-	label: string,
-	element: number,
-	count: number,
-): void {
-	if (!Number.isInteger(element) || element < 0 || element >= count)
-		throw new ElementOutOfRangeError(operation, label, element, count);
 }

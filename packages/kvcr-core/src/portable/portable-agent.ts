@@ -1,6 +1,8 @@
 /** The portable transfer agent: one-sided writes over TCP between processes that have nothing better. */
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
+import { checkPayload } from "../ports/agent-checks.js";
+import { checkObject } from "../ports/checks.js";
 import type { Clock } from "../ports/clock.js";
 import {
 	ClosedError,
@@ -21,12 +23,7 @@ import type {
 	TransferId,
 	WriteRequest,
 } from "../ports/transfer-agent.js";
-import {
-	checkCovered,
-	checkObject,
-	checkPayload,
-	checkWrite,
-} from "./checks.js";
+import { checkCovered, checkWrite, MAX_NOTIFICATION_BYTES } from "./checks.js";
 import { checkAdvertisedHost, isPort } from "./host.js";
 import { Listener } from "./listener.js";
 import { Mailbox } from "./mailbox.js";
@@ -335,7 +332,7 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 
 	notify(remote: RemoteAgent, payload: Uint8Array): boolean {
 		const current = this.#current("notify", remote);
-		checkPayload(`${CLASS}.notify`, "payload", payload);
+		checkPayload(`${CLASS}.notify`, "payload", payload, MAX_NOTIFICATION_BYTES);
 		return current.link.notify(payload);
 	}
 

@@ -2,8 +2,9 @@
  * Registered memory of agents that live in ordinary process memory: elements in chunks of `ArrayBuffer`s, with an explicit
  * end after which every view handed out has length 0.
  */
+import { checkElement } from "../ports/agent-checks.js";
+import { checkObject } from "../ports/checks.js";
 import {
-	ElementOutOfRangeError,
 	InvalidArgumentError,
 	RegionBusyError,
 	RegionReleasedError,
@@ -35,8 +36,7 @@ export interface RegionOwner {
  * @throws InvalidArgumentError
  */
 export function checkRegionSpec(operation: string, spec: RegionSpec): void {
-	if (typeof spec !== "object" || spec === null)
-		throw new InvalidArgumentError(operation, "spec", spec, "an object");
+	checkObject(operation, "spec", spec);
 	if (typeof spec.label !== "string" || spec.label.length > MAX_REGION_LABEL) {
 		throw new InvalidArgumentError(
 			operation,
@@ -139,14 +139,7 @@ export class RegionMemory implements MemoryRegion {
 	element(index: number): Uint8Array {
 		if (this.#released)
 			throw new RegionReleasedError("MemoryRegion.element", this.label);
-		if (!Number.isInteger(index) || index < 0 || index >= this.elementCount) {
-			throw new ElementOutOfRangeError(
-				"MemoryRegion.element",
-				this.label,
-				index,
-				this.elementCount,
-			);
-		}
+		checkElement("MemoryRegion.element", this.label, index, this.elementCount);
 		const chunk = this.#chunks[
 			Math.floor(index / this.#elementsPerChunk)
 		] as ArrayBuffer;

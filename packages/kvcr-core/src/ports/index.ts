@@ -1,5 +1,7 @@
-/** The narrow interfaces between layers, and their error classes. Nothing here has behavior of its own. */
+/** The narrow interfaces between layers, their error classes, and the little that every implementer of one needs. */
+export * from "./agent-checks.js";
 export * from "./cache-policy.js";
+export * from "./checks.js";
 export * from "./clock.js";
 export * from "./control-channel.js";
 export * from "./errors.js";

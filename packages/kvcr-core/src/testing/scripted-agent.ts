@@ -1,15 +1,16 @@
 /** A transfer agent whose writes complete, fail, hang or break off as a test says. */
 import {
 	checkCovered,
-	checkObject,
-	checkPayload,
 	checkWrite,
+	MAX_NOTIFICATION_BYTES,
 } from "../portable/checks.js";
 import {
 	checkRegionSpec,
 	RegionMemory,
 	type RegionOwner,
 } from "../portable/region-memory.js";
+import { checkPayload } from "../ports/agent-checks.js";
+import { checkObject } from "../ports/checks.js";
 import {
 	AlreadyStartedError,
 	ClosedError,
@@ -278,7 +279,12 @@ export class ScriptedTransferAgent
 	notify(remote: RemoteAgent, payload: Uint8Array): boolean {
 		this.#assertOpen("notify");
 		const current = this.#current("notify", remote);
-		checkPayload("ScriptedTransferAgent.notify", "payload", payload);
+		checkPayload(
+			"ScriptedTransferAgent.notify",
+			"payload",
+			payload,
+			MAX_NOTIFICATION_BYTES,
+		);
 		const bytes = payload.slice();
 		this.#later(() => {
 			const target = this.#reach(current);

@@ -8,6 +8,7 @@
 import {
 	AmbiguousHashError,
 	type BlockKey,
+	checkObject,
 	HashNotFoundError,
 	InvalidArgumentError,
 	type RouterHash,
@@ -321,13 +322,7 @@ export class ReverseHashMap {
 }
 
 function checkOptions(options: ReverseHashMapOptions): void {
-	if (typeof options !== "object" || options === null)
-		throw new InvalidArgumentError(
-			"new ReverseHashMap",
-			"options",
-			options,
-			"an object",
-		);
+	checkObject("new ReverseHashMap", "options", options);
 	const { seed } = options;
 	if (seed !== undefined && !Number.isSafeInteger(seed))
 		throw new InvalidArgumentError(
