@@ -13,6 +13,7 @@ import {
 	parseAdvertised,
 	type TcpEndpoint,
 } from "./endpoint.js";
+import { type Lookup, lookupAddress } from "./names.js";
 
 /** Settings of a `ZmqControlChannel`. */
 export interface ZmqControlChannelOptions {
@@ -37,7 +38,12 @@ export interface ZmqControlChannelOptions {
 	readonly closeFlushMs?: number;
 	/** Encryption and mutual authentication by CURVE; default: none. */
 	readonly curve?: ZmqCurveOptions;
-	/** Clock of the idle timer; default: the system's. */
+	/**
+	 * Finds the address of a peer that has a host name; a rejection means "not now". Names are looked up again while messages
+	 * are sent, since peers move. Default: the system's, IPv4 first.
+	 */
+	readonly lookup?: Lookup;
+	/** Clock of the timers; default: the system's. */
 	readonly clock?: Clock;
 }
 
@@ -53,6 +59,7 @@ export interface ZmqSettings {
 	readonly peerIdleMs: number;
 	readonly closeFlushMs: number;
 	readonly curve: ZmqCurveOptions | undefined;
+	readonly lookup: Lookup;
 	readonly clock: Clock;
 }
 
@@ -98,6 +105,9 @@ export function settingsOf(options: ZmqControlChannelOptions): ZmqSettings {
 	}
 	const { curve } = options;
 	if (curve !== undefined) checkCurve(curve);
+	const lookup = options.lookup ?? lookupAddress;
+	if (typeof lookup !== "function")
+		throw new InvalidArgumentError(OPERATION, "lookup", lookup, "a function");
 	const clock = options.clock ?? systemClock;
 	if (typeof clock.now !== "function" || typeof clock.schedule !== "function")
 		throw new InvalidArgumentError(
@@ -122,6 +132,7 @@ export function settingsOf(options: ZmqControlChannelOptions): ZmqSettings {
 		peerIdleMs: integer(options, "peerIdleMs", 60_000, 1, 2 ** 31 - 1),
 		closeFlushMs: integer(options, "closeFlushMs", 50, 0, 10_000),
 		curve,
+		lookup,
 		clock,
 	};
 }

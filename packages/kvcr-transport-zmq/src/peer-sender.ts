@@ -1,8 +1,10 @@
 /** The way to one peer: a socket, and a bounded queue in front of it. */
 import { isIPv6 } from "node:net";
+import type { Clock } from "kvcr-core";
 import { type Context, Push } from "zeromq";
 import type { ZmqCurveOptions } from "./curve.js";
-import type { TcpEndpoint } from "./endpoint.js";
+import { isAddress, type TcpEndpoint } from "./endpoint.js";
+import { NamedConnection, type Names } from "./names.js";
 
 /** Messages that libzmq itself may hold for a peer; more wait in our own, countable queue. */
 const NATIVE_QUEUE = 256;
@@ -17,6 +19,8 @@ export interface SenderSettings {
 	/** Context of its own, where keys are checked; default: the process's. */
 	readonly context: Context | undefined;
 	readonly curve: ZmqCurveOptions | undefined;
+	readonly names: Names;
+	readonly clock: Clock;
 }
 
 /** Sends to one peer. libzmq allows one pending send per socket, so messages wait for each other here. */
@@ -25,6 +29,8 @@ export class PeerSender {
 	lastUsed = 0;
 	readonly #settings: SenderSettings;
 	readonly #socket: Push;
+	/** Set for a peer that has a name instead of an address. */
+	readonly #connection: NamedConnection | undefined;
 	#queue: Uint8Array[] = [];
 	/** Messages of `#queue` before this one are gone. */
 	#head = 0;
@@ -36,7 +42,7 @@ export class PeerSender {
 	/** @throws what zeromq throws for an address it cannot use */
 	constructor(
 		endpoint: string,
-		{ host }: TcpEndpoint,
+		target: TcpEndpoint,
 		serverKey: string | undefined,
 		settings: SenderSettings,
 	) {
@@ -48,8 +54,7 @@ export class PeerSender {
 			reconnectInterval: RECONNECT_MS.first,
 			reconnectMaxInterval: RECONNECT_MS.longest,
 			tcpKeepalive: 1,
-			// With names, IPv6 resolution would miss peers that listen on IPv4 only.
-			ipv6: isIPv6(host),
+			ipv6: isIPv6(target.host),
 			...(context === undefined ? {} : { context }),
 			...(curve === undefined || serverKey === undefined
 				? {}
@@ -59,6 +64,15 @@ export class PeerSender {
 						curveSecretKey: curve.secretKey,
 					}),
 		});
+		if (!isAddress(target.host)) {
+			this.#connection = new NamedConnection(
+				this.#socket,
+				target,
+				settings.names,
+				settings.clock,
+			);
+			return;
+		}
 		try {
 			this.#socket.connect(endpoint);
 		} catch (error) {
@@ -75,6 +89,7 @@ export class PeerSender {
 	/** Sends or queues one message. False when the queue is full. */
 	send(message: Uint8Array): boolean {
 		if (this.#closed) return false;
+		this.#connection?.use();
 		if (!this.#busy) {
 			this.#busy = true;
 			void this.#drain(message);
@@ -103,6 +118,7 @@ export class PeerSender {
 	close(lingerMs: number): void {
 		if (this.#closed) return;
 		this.#closed = true;
+		this.#connection?.close();
 		this.#queue = [];
 		this.#head = 0;
 		this.#socket.linger = lingerMs;
@@ -112,6 +128,8 @@ export class PeerSender {
 	/** Sends the first message inside the call, then the queue, one after the other. */
 	async #drain(first: Uint8Array): Promise<void> {
 		try {
+			if (this.#connection?.connected === false)
+				await this.#connection.whenConnected();
 			await this.#socket.send(first);
 			while (!this.#closed && this.#head < this.#queue.length) {
 				const message = this.#take();

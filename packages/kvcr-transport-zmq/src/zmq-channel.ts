@@ -1,5 +1,4 @@
 /** The control channel over ZeroMQ: one PULL socket to receive, one PUSH socket for each peer sent to. */
-import { lookup } from "node:dns/promises";
 import { isIPv6 } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { isMainThread } from "node:worker_threads";
@@ -22,6 +21,7 @@ import {
 	type TcpEndpoint,
 } from "./endpoint.js";
 import * as closeAtExit from "./exit.js";
+import { lookupAddress, Names } from "./names.js";
 import {
 	settingsOf,
 	type ZmqControlChannelOptions,
@@ -44,7 +44,7 @@ type ChannelState = "new" | "starting" | "started" | "closed";
 
 /**
  * A {@link ControlChannel} over ZeroMQ PUSH/PULL with endpoints `tcp://host:port`. Keeps the process alive from `start` to
- * `close`. Host names of peers are resolved to IPv4. In a worker thread, close it before `worker.terminate()`: the binding
+ * `close`. Host names of peers are looked up here (see `lookup`), never by libzmq. In a worker thread, close it before `worker.terminate()`: the binding
  * aborts the process when a thread with an open socket is terminated.
  */
 export class ZmqControlChannel implements ControlChannel {
@@ -57,6 +57,7 @@ export class ZmqControlChannel implements ControlChannel {
 	#state: ChannelState = "new";
 	#endpoints: readonly string[] = [];
 	#pull: Pull | undefined;
+	readonly #names: Names;
 	#sent = 0;
 	#received = 0;
 	#closing: Promise<void> | undefined;
@@ -71,8 +72,9 @@ export class ZmqControlChannel implements ControlChannel {
 	/** @throws InvalidArgumentError; InvalidEndpointError when it would advertise a wildcard. */
 	constructor(options: ZmqControlChannelOptions = {}) {
 		this.#settings = settingsOf(options);
-		const { maxPeers, peerIdleMs, clock, curve } = this.#settings;
+		const { maxPeers, peerIdleMs, clock, curve, lookup } = this.#settings;
 		this.#peers = new Peers(maxPeers, peerIdleMs, clock);
+		this.#names = new Names(lookup);
 		this.#gate = curve === undefined ? undefined : new KeyGate(curve.allow);
 	}
 
@@ -286,6 +288,7 @@ export class ZmqControlChannel implements ControlChannel {
 			);
 		return new PeerSender(endpoint, parsed, serverKey, {
 			...this.#settings,
+			names: this.#names,
 			context: this.#gate?.context,
 		});
 	}
@@ -341,7 +344,7 @@ async function bindAddress(operation: string, host: string): Promise<string> {
 	if (host === "*") return "0.0.0.0";
 	if (isAddress(host)) return host;
 	try {
-		return (await lookup(host, { family: 4 })).address;
+		return await lookupAddress(host);
 	} catch (error) {
 		throw new InvalidEndpointError(
 			operation,
