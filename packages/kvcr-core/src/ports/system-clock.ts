@@ -3,31 +3,45 @@
  * its end, within a fraction of a millisecond. One Node timer stands for all of them; it stays armed when the deadline it
  * was armed for is cancelled, and looks again when it fires.
  */
+import { AsyncResource } from "node:async_hooks";
 import type { Clock, Timer } from "./clock.js";
 import { DeadlineHeap } from "./deadline-heap.js";
 
 /** Longest delay Node's timers take, in milliseconds. */
 const MAX_DELAY_MS = 0x7fff_ffff;
 
+/** A Node timer comes early by less than this, in milliseconds. One that comes earlier is a fake one: its time has come. */
+const EARLY_MS = 50;
+
 class DeadlineTimer {
 	readonly #deadlines = new DeadlineHeap();
 	#timer: NodeJS.Timeout | undefined;
+	#armedBy: typeof setTimeout | undefined;
 	/** When the timer fires. */
 	#wakeAt = Number.POSITIVE_INFINITY;
 	readonly #fire = () => this.#runDue();
 
 	schedule(delayMs: number, callback: () => void): Timer {
+		const now = performance.now();
 		// Also for what is no number.
-		const at = performance.now() + Math.max(0, delayMs || 0);
-		const deadline = this.#deadlines.add(at, callback);
-		if (at < this.#wakeAt) this.#arm(at);
+		const at = now + Math.max(0, delayMs || 0);
+		// The Node timer has the context of whoever armed it, and a callback that of its own request.
+		const context = new AsyncResource("KvcrDeadline");
+		const deadline = this.#deadlines.add(at, () =>
+			context.runInAsyncScope(callback),
+		);
+		// A test may have put fake timers in place of Node's, or taken them away again with all that were armed.
+		if (at < this.#wakeAt || setTimeout !== this.#armedBy) this.#arm(at);
 		return deadline;
 	}
 
-	#arm(at: number): void {
+	/** Arms the Node timer for a time, or for what is due before it. */
+	#arm(time: number): void {
+		const at = Math.min(time, this.#deadlines.first?.at ?? time);
 		clearTimeout(this.#timer);
 		const delayMs = Math.ceil(at - performance.now());
 		this.#wakeAt = at;
+		this.#armedBy = setTimeout;
 		this.#timer = setTimeout(
 			this.#fire,
 			Math.min(Math.max(1, delayMs), MAX_DELAY_MS),
@@ -37,7 +51,8 @@ class DeadlineTimer {
 
 	/** Runs what is due. What its callbacks arm waits for the next time, so that this ends. */
 	#runDue(): void {
-		const now = performance.now();
+		const real = performance.now();
+		const now = real < this.#wakeAt - EARLY_MS ? this.#wakeAt : real;
 		const { armed } = this.#deadlines;
 		this.#wakeAt = Number.POSITIVE_INFINITY;
 		try {
