@@ -22,15 +22,6 @@ import { isAgentName, MAX_AGENT_NAME_BYTES, TOKEN_BYTES } from "./metadata.js";
 import type { RegionMemory } from "./region-memory.js";
 import type { Session } from "./sessions.js";
 
-/**
- * How long the answer to a write that arrived waits for others to go with it, in milliseconds. The owner hears of the write
- * at once; sending before that would cost it the time of a system call, and the writer that of waking up once per write.
- */
-const GATHER_MS = 1;
-
-/** Answers that wait for no more. */
-const MAX_GATHERED = 64;
-
 /** Bytes of answers that may wait for a peer that does not read them. */
 const MAX_UNREAD_ANSWERS = 4 << 20;
 
@@ -52,7 +43,6 @@ export interface InboundHost {
 /** Speaks the target's side of the protocol of `frames.ts`. */
 export class InboundConnection {
 	readonly #host: InboundHost;
-	readonly #clock: Clock;
 	readonly #socket: Socket;
 	readonly #reader: FrameReader;
 	readonly #greetingTimer: Timer;
@@ -62,8 +52,7 @@ export class InboundConnection {
 	#lastPart = false;
 	/** Not sent yet, in order. */
 	#answers: Buffer[] = [];
-	/** Set while nothing but good news waits. */
-	#answerTimer: Timer | undefined;
+	#answersDue = false;
 	/** Region whose memory the system was told to read into. */
 	#lent: RegionMemory | undefined;
 	/** Memory of an ended region that the system may still read into. */
@@ -77,7 +66,6 @@ export class InboundConnection {
 		greetingMs: number,
 	) {
 		this.#host = host;
-		this.#clock = clock;
 		this.#reader = new FrameReader(this);
 		this.#socket = readInto(accepted, {
 			target: () => this.#target(),
@@ -96,7 +84,6 @@ export class InboundConnection {
 		this.closed = new Promise((resolve) => {
 			this.#socket.once("close", () => {
 				this.#greetingTimer.cancel();
-				this.#answerTimer?.cancel();
 				this.#kept = [];
 				host.ended(this);
 				resolve();
@@ -248,12 +235,23 @@ export class InboundConnection {
 		this.#session?.finished(sequence, status === AckStatus.done);
 		const text = Buffer.from(reason).subarray(0, MAX_REASON_BYTES);
 		this.#answers.push(frame(FrameType.ack, text, sequence, status));
-		if (status !== AckStatus.done || this.#answers.length >= MAX_GATHERED)
-			this.#answer();
-		else
-			this.#answerTimer ??= this.#clock.schedule(GATHER_MS, () =>
-				this.#answer(),
-			);
+		if (status === AckStatus.done) this.#answerSoon();
+		else this.#answer();
+	}
+
+	/**
+	 * Answers once the owner has had its turn. The mailbox wakes it in the next microtask, and it mostly looks in the one after
+	 * that: an answer before it costs the owner the time of a system call, and the writer is in no hurry.
+	 */
+	#answerSoon(): void {
+		if (this.#answersDue) return;
+		this.#answersDue = true;
+		queueMicrotask(() =>
+			queueMicrotask(() => {
+				this.#answersDue = false;
+				this.#answer();
+			}),
+		);
 	}
 
 	/** Where the system should read to next. */
@@ -266,8 +264,6 @@ export class InboundConnection {
 
 	/** Sends what waits. */
 	#answer(): void {
-		this.#answerTimer?.cancel();
-		this.#answerTimer = undefined;
 		const answers = this.#answers;
 		if (answers.length === 0 || this.#socket.destroyed) return;
 		this.#answers = [];
