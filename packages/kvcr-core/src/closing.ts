@@ -13,6 +13,8 @@ export async function closeAll(
 ): Promise<void> {
 	const { independent, resolver, pulls, serve, copier, cache, agent, channel } =
 		parts;
+	// Called by a task of the owner, or by what it calls: the turn ends first, since what closing queues runs after it.
+	if (parts.owner.draining || cache?.deciding) await undefined;
 	const failures: unknown[] = [];
 	const attempt = (step: () => void): void => {
 		try {
@@ -33,7 +35,11 @@ export async function closeAll(
 	attempt(() => copier.close());
 	drain(parts, attempt);
 	await transfersEnded(parts, settings.closeTimeoutMs);
-	await channel.close().catch((error: unknown) => failures.push(error));
+	try {
+		await channel.close();
+	} catch (error) {
+		failures.push(error);
+	}
 	parts.inbox.close();
 	// This is the proof. Where it fails, everything below would free memory under a write.
 	try {

@@ -243,11 +243,13 @@ export class Kvcr {
 		this.#enter("Kvcr.fetch");
 		checkObject("Kvcr.fetch", "options", options);
 		const refs = keyRefs(keys, "Kvcr.fetch", "keys");
-		const { expectedLayout: layout, requestId } = options;
+		const { expectedLayout, requestId } = options;
 		const adviceId = adviceOf(requestId, "Kvcr.fetch");
 		const { operations, fetch, clock, cache, memory } = this.#parts;
-		if (layout !== undefined)
-			memory.checkLayout(layout, "Kvcr.fetch", "expectedLayout");
+		if (expectedLayout !== undefined)
+			memory.checkLayout(expectedLayout, "Kvcr.fetch", "expectedLayout");
+		// The caller may use its list again.
+		const layout = expectedLayout && [...expectedLayout];
 		const operation = operations.begin("fetch", refs);
 		if (fetch === undefined || cache === undefined) {
 			for (const index of refs.keys())
@@ -369,9 +371,10 @@ export class Kvcr {
 	 * @throws ProgressFailedError once progress has failed for good.
 	 */
 	pollCompleted(): readonly OperationResult[] {
-		const { health, owner, pins, clock, operations } = this.#parts;
+		const { health, owner, pins, clock, operations, cache } = this.#parts;
 		if (this.#closing === undefined) {
 			health.check();
+			if (cache?.deciding) return [];
 			owner.drain();
 			pins?.poll();
 			this.#leave();
@@ -461,13 +464,19 @@ export class Kvcr {
 		if (this.#closing !== undefined)
 			throw new ClosedError(operation, "this Kvcr");
 		this.#parts.health.check();
-		this.#parts.owner.drain();
-		this.#parts.cache?.settle();
+		this.#settle();
 	}
 
 	#leave(): void {
-		this.#parts.owner.drain();
-		this.#parts.cache?.settle();
+		this.#settle();
+	}
+
+	/** Not in the middle of a policy's decision: no task could change anything then, and none is tried twice. */
+	#settle(): void {
+		const { owner, cache } = this.#parts;
+		if (cache?.deciding) return;
+		owner.drain();
+		cache?.settle();
 	}
 
 	/**

@@ -55,6 +55,30 @@ function full(slots: number): { it: Rig; held: Residency[]; story: string[] } {
 }
 
 describe("waiting for capacity", () => {
+	it("ends the wait of one whose retry throws, serves those behind it, and says what was thrown", () => {
+		const { it, held, story } = full(2);
+		const broken = (name: string) =>
+			it.cache.waitForCapacity(
+				{
+					retry: () => {
+						throw new Error(name);
+					},
+					expire: (reason) => story.push(`${name} ${reason}`),
+				},
+				new Map([["kv", 1]]),
+				5000,
+			);
+		broken("first");
+		wait(it, story, "w", "x", 5000);
+		broken("last");
+		for (const block of held) it.cache.unclaim(block);
+		expect(() => it.cache.settle()).toThrow("first");
+		expect(story).toEqual(["first failed", "w got x", "last failed"]);
+		it.cache.settle();
+		expect(it.cache.stats().waiting).toBe(0);
+		expect(it.clock.pending).toBe(0);
+	});
+
 	it("is woken by an unclaim and served at the next settle", () => {
 		const { it, held, story } = full(2);
 		wait(it, story, "w", "x", 5000);
@@ -190,26 +214,6 @@ describe("waiting for capacity", () => {
 				0,
 			),
 		).toThrow(/closed/);
-	});
-
-	it("does not lose the others when one of them throws", () => {
-		const { it, held, story } = full(2);
-		it.cache.waitForCapacity(
-			{
-				retry: () => {
-					throw new Error("boom");
-				},
-				expire: () => story.push("never"),
-			},
-			new Map([["kv", 1]]),
-			5000,
-		);
-		wait(it, story, "w", "x", 5000);
-		it.cache.unclaim(held[0] as Residency);
-		expect(() => it.cache.settle()).toThrow("boom");
-		it.cache.unclaim(held[1] as Residency);
-		it.cache.settle();
-		expect(story).toEqual(["w got x"]);
 	});
 
 	it("never starves anybody: whatever is freed, waiters end in order or at their deadline", () => {

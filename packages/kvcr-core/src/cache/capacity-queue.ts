@@ -9,8 +9,8 @@ export interface CapacityWaiter {
 	 * no more, whatever came of it.
 	 */
 	retry(): ReadonlyMap<string, number> | undefined;
-	/** The waiter was removed without success: its deadline passed, or the cache closed. Called at most once. */
-	expire(reason: "deadline" | "closed"): void;
+	/** The waiter was removed without success: its deadline passed, the cache closed, or `retry` threw. Called at most once. */
+	expire(reason: "deadline" | "closed" | "failed"): void;
 }
 
 /** A place in the queue. */
@@ -119,23 +119,30 @@ export class CapacityQueue {
 		this.#grew = false;
 		this.#fired = false;
 		const now = this.#clock.now();
+		const errors: unknown[] = [];
 		this.#ahead.fill(0);
 		try {
 			// Waiters that join meanwhile are not served in this round: they have just tried.
 			for (const entry of this.#entries.slice()) {
-				if (entry.waiting && now >= entry.deadline) {
-					this.#leave(entry);
-					retry = true;
-					entry.waiter.expire("deadline");
+				// One that fails is not in the way of those behind it.
+				try {
+					if (entry.waiting && now >= entry.deadline) {
+						this.#leave(entry);
+						retry = true;
+						entry.waiter.expire("deadline");
+					}
+					if (entry.waiting && retry && this.#hasChance(entry))
+						this.#retry(entry);
+				} catch (error) {
+					errors.push(error);
 				}
-				if (entry.waiting && retry && this.#hasChance(entry))
-					this.#retry(entry);
 				if (entry.waiting) this.#count(entry, 1);
 			}
 		} finally {
 			this.#serving = false;
 			this.#compact();
 		}
+		if (errors.length > 0) throw errors[0];
 	}
 
 	/** Expires everybody and releases the timer. */
@@ -159,10 +166,15 @@ export class CapacityQueue {
 		let missing: ReadonlyMap<string, number> | undefined;
 		try {
 			missing = entry.waiter.retry();
-		} finally {
-			if (missing !== undefined && missing.size > 0) entry.missing = missing;
-			else if (entry.waiting) this.#leave(entry);
+		} catch (error) {
+			if (entry.waiting) {
+				this.#leave(entry);
+				entry.waiter.expire("failed");
+			}
+			throw error;
 		}
+		if (missing !== undefined && missing.size > 0) entry.missing = missing;
+		else if (entry.waiting) this.#leave(entry);
 	}
 
 	/** A retry makes sense when a pool the waiter is short of has anything, and nobody before it waits for that pool. */

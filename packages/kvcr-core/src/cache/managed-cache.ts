@@ -328,6 +328,11 @@ export class ManagedCache {
 		this.#table.queuePending((record) => this.#policy.evictionScore(record));
 	}
 
+	/** True while the policy decides: nothing may change then. */
+	get deciding(): boolean {
+		return this.#policy.deciding;
+	}
+
 	/** @throws ReentrantPolicyError when called by a policy in the middle of a decision. */
 	#enter(operation: string): void {
 		if (this.#policy.deciding) throw new ReentrantPolicyError(operation);

@@ -5,14 +5,13 @@
  */
 import type { KeyRef } from "../owner/key-ref.js";
 import type {
-	BlockKey,
 	FrameworkPiece,
 	FrameworkPins,
 	GrantedPin,
 	PinHandle,
 	PinRequestId,
 } from "../ports/index.js";
-import { keyText } from "../ports/index.js";
+import { blockKey, keyText } from "../ports/index.js";
 import type { Telemetry } from "../telemetry/telemetry.js";
 
 /** An operation that wants to read framework memory. */
@@ -164,7 +163,7 @@ export class PinLedger {
 			if (pin.releasing) this.#release(pin);
 		this.#retryBlocked();
 		// Also when nothing is pending: a withdrawn request may be granted all the same, and that pin has to go back.
-		for (const [id, granted] of this.#results()) this.#answered(id, granted);
+		this.#takeAnswers();
 		for (const [id, polls] of this.#withdrawn) {
 			if (polls > 1) this.#withdrawn.set(id, polls - 1);
 			else this.#withdrawn.delete(id);
@@ -177,7 +176,7 @@ export class PinLedger {
 	 */
 	close(): readonly PinHandle[] {
 		for (const client of [...this.#clients.keys()]) this.drop(client);
-		for (const [id, granted] of this.#results()) this.#answered(id, granted);
+		this.#takeAnswers();
 		for (const pin of [...this.#byHandle.values()]) this.#release(pin);
 		return [...this.#byHandle.keys()];
 	}
@@ -216,24 +215,41 @@ export class PinLedger {
 		state.pending.add(id);
 	}
 
-	#results(): readonly (readonly [PinRequestId, GrantedPin | undefined])[] {
+	/** Takes what the framework has answered; an answer that makes no sense is nobody's but its own. */
+	#takeAnswers(): void {
+		const answers: (readonly [PinRequestId, GrantedPin | undefined])[] = [];
 		try {
-			return [...this.#pins.pollResults()];
+			// One by one: what came before a failure counts.
+			for (const answer of this.#pins.pollResults()) answers.push(answer);
 		} catch (error) {
 			this.#telemetry.warnOnce(
 				"pin-poll",
 				{ error },
 				"framework failed to report pin results",
 			);
-			return [];
+		}
+		for (const answer of answers) {
+			if (Array.isArray(answer)) this.#answered(answer[0], answer[1]);
+			else
+				this.#telemetry.warnOnce(
+					"pin-answer",
+					{ answer },
+					"framework reported a pin result that is no pair",
+				);
 		}
 	}
 
-	#answered(id: PinRequestId, granted: GrantedPin | undefined): void {
+	#answered(id: PinRequestId, granted: GrantedPin | null | undefined): void {
 		const request = this.#pending.get(id);
 		this.#withdrawn.delete(id);
 		if (request !== undefined) this.#forget(request);
-		if (granted !== undefined) this.#install(request, granted);
+		if (typeof granted?.handle === "string") this.#install(request, granted);
+		else if (granted !== undefined && granted !== null)
+			this.#telemetry.warnOnce(
+				"pin-handle",
+				{ granted },
+				"framework granted a pin without a handle",
+			);
 		if (request === undefined) return;
 		for (const client of request.clients) {
 			const state = this.#clients.get(client);
@@ -253,12 +269,11 @@ export class PinLedger {
 		};
 		this.#byHandle.set(pin.handle, pin);
 		if (request !== undefined && request.clients.size > 0 && !pin.releasing) {
-			const byText = new Map<string, readonly FrameworkPiece[] | undefined>();
-			for (const [key, pieces] of granted.blocks)
-				byText.set(keyText(key as BlockKey), pieces);
+			const byText = this.#blocksOf(granted);
 			for (const ref of request.keys) {
 				const pieces = byText.get(ref.text);
-				if (pieces === undefined || this.#byKey.has(ref.text)) continue;
+				if (pieces === undefined || pieces === null) continue;
+				if (this.#byKey.has(ref.text)) continue;
 				if (!this.#accepts(pieces)) {
 					this.#telemetry.warnOnce(
 						"pin-pieces",
@@ -267,7 +282,8 @@ export class PinLedger {
 					);
 					continue;
 				}
-				pin.pieces.set(ref.text, pieces);
+				// The framework may use its list again.
+				pin.pieces.set(ref.text, [...pieces]);
 				this.#byKey.set(ref.text, pin);
 			}
 			if (pin.pieces.size > 0) {
@@ -278,6 +294,25 @@ export class PinLedger {
 			}
 		}
 		if (pin.users.size === 0) this.#release(pin);
+	}
+
+	/** What a grant names, by key. Nothing, if any of it cannot be read: then the pin goes back at once. */
+	#blocksOf(
+		granted: GrantedPin,
+	): ReadonlyMap<string, readonly FrameworkPiece[] | null | undefined> {
+		try {
+			const byText = new Map<string, readonly FrameworkPiece[] | undefined>();
+			for (const [key, pieces] of granted.blocks)
+				byText.set(keyText(blockKey(key, "FrameworkPins", "key")), pieces);
+			return byText;
+		} catch (error) {
+			this.#telemetry.warnOnce(
+				"pin-blocks",
+				{ error, pin: granted.handle },
+				"framework granted a pin whose blocks cannot be read",
+			);
+			return new Map();
+		}
 	}
 
 	#withdraw(client: PinClient, state: ClientState): void {

@@ -2,6 +2,7 @@
 import type {
 	AdmissionOutcome,
 	CapacityTicket,
+	CapacityWaiter,
 	ManagedCache,
 	Residency,
 } from "../cache/index.js";
@@ -117,7 +118,7 @@ export class Admitter {
 			deliver(entry.entry, outcome, listener, true);
 			return undefined;
 		};
-		const expire = (reason: "deadline" | "closed"): void => {
+		const expire: CapacityWaiter["expire"] = (reason) => {
 			this.#endWait(waiting);
 			listener.refused(
 				entry.entry,

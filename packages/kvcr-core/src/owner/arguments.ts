@@ -57,7 +57,12 @@ export function readDeliveries(
 					);
 				used.add(place);
 			}
-			return pieces;
+			// The caller may use its list again.
+			return pieces.map(({ label, region, element }) => ({
+				label,
+				region,
+				element,
+			}));
 		},
 	);
 }

@@ -156,8 +156,14 @@ export class DeliverWork implements FillWaiter, CopyListener, Abortable {
 			return undefined;
 		}
 		const pieces = cache.pieces(residency);
-		cache.claim(residency);
-		this.#claimed.set(entry, residency);
+		let targets: Uint8Array[];
+		try {
+			targets = destination.map((piece) => piece.region.element(piece.element));
+		} catch {
+			// The framework has released the memory meanwhile. That is about this entry and nobody else.
+			this.#fail(entry, "transfer_failed");
+			return undefined;
+		}
 		const job: CopyJob = {
 			sources: indices.map((index) => {
 				const piece = pieces[index];
@@ -165,11 +171,13 @@ export class DeliverWork implements FillWaiter, CopyListener, Abortable {
 					? new Uint8Array(0)
 					: piece.region.element(piece.slot);
 			}),
-			targets: destination.map((piece) => piece.region.element(piece.element)),
+			targets,
 			listener: this,
 			entry,
 			cancelled: false,
 		};
+		cache.claim(residency);
+		this.#claimed.set(entry, residency);
 		this.#copies.set(entry, job);
 		return job;
 	}

@@ -76,10 +76,12 @@ export class FillTable {
 		}
 		this.#end(fill);
 		this.#cache.completeFill(fill.residency);
-		this.#onReady?.(fill.residency);
-		for (const { waiter, entry } of fill.waiters.splice(0))
-			waiter.filled(entry, fill.residency);
-		this.#cache.unclaim(fill.residency);
+		try {
+			this.#onReady?.(fill.residency);
+			tell(fill, (waiter, entry) => waiter.filled(entry, fill.residency));
+		} finally {
+			this.#cache.unclaim(fill.residency);
+		}
 	}
 
 	/** The bytes will not come, and the slots are safe. */
@@ -90,8 +92,7 @@ export class FillTable {
 		}
 		this.#end(fill);
 		this.#cache.failFill(fill.residency);
-		for (const { waiter, entry } of fill.waiters.splice(0))
-			waiter.fillFailed(entry, reason);
+		tell(fill, (waiter, entry) => waiter.fillFailed(entry, reason));
 	}
 
 	/** Ends the filling of a residency for which nothing was begun that could write to it. */
@@ -106,8 +107,7 @@ export class FillTable {
 		if (fill.state !== "running") return;
 		fill.state = "discarding";
 		this.#cache.discardFill(fill.residency);
-		for (const { waiter, entry } of fill.waiters.splice(0))
-			waiter.fillFailed(entry, reason);
+		tell(fill, (waiter, entry) => waiter.fillFailed(entry, reason));
 	}
 
 	/** A discarded fill is proven quiescent. */
@@ -121,4 +121,20 @@ export class FillTable {
 		fill.state = "ended";
 		this.#fills.delete(fill.residency.keyText);
 	}
+}
+
+/** Tells every waiter, also when one of them throws; then the first error comes out. */
+function tell(
+	fill: Fill,
+	one: (waiter: FillWaiter, entry: number) => void,
+): void {
+	const errors: unknown[] = [];
+	for (const { waiter, entry } of fill.waiters.splice(0)) {
+		try {
+			one(waiter, entry);
+		} catch (error) {
+			errors.push(error);
+		}
+	}
+	if (errors.length > 0) throw errors[0];
 }

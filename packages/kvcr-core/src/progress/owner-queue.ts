@@ -20,6 +20,11 @@ export class OwnerQueue {
 		return this.#tasks.length;
 	}
 
+	/** True while tasks run: a drain within one of them does nothing. */
+	get draining(): boolean {
+		return this.#draining;
+	}
+
 	/** Queues a task and wakes the owner. */
 	enqueue(task: () => void): void {
 		this.#tasks.push(task);
