@@ -116,6 +116,8 @@ void AgentBinding::define(Napi::Env env, Napi::Object exports) {
                                                InstanceMethod<&AgentBinding::expect>("expect"),
                                                InstanceMethod<&AgentBinding::takeCompletions>("takeCompletions"),
                                                InstanceMethod<&AgentBinding::takeNotifications>("takeNotifications"),
+                                               InstanceMethod<&AgentBinding::notificationsDropped>("notificationsDropped"),
+                                               InstanceMethod<&AgentBinding::endWithin>("endWithin"),
                                                InstanceMethod<&AgentBinding::close>("close"),
                                            });
   auto* constructors = new Constructors();
@@ -290,6 +292,26 @@ Napi::Value AgentBinding::takeNotifications(const Napi::CallbackInfo& info) {
   return list;
 }
 
+Napi::Value AgentBinding::notificationsDropped(const Napi::CallbackInfo& info) {
+  const size_t dropped = engine_ != nullptr ? engine_->results().dropped() : 0;
+  return Napi::Number::New(info.Env(), static_cast<double>(dropped));
+}
+
+// endWithin(patienceMs): the process is about to end. Waits so long for writes in flight; a close under way takes no
+// longer either.
+Napi::Value AgentBinding::endWithin(const Napi::CallbackInfo& info) {
+  return guarded(info.Env(), [&]() -> Napi::Value {
+    if (engine_ == nullptr) return info.Env().Undefined();
+    const Nanos patience = static_cast<Nanos>(uint64Of(info[0])) * kMilli;
+    if (closing_) {
+      engine_->hurry(patience);
+    } else {
+      engine_->flush(patience);
+    }
+    return info.Env().Undefined();
+  });
+}
+
 // close(patienceMs): Promise<boolean>
 Napi::Value AgentBinding::close(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
@@ -326,6 +348,7 @@ void AgentBinding::onEnvironmentExit(napi_async_cleanup_hook_handle handle, void
   std::shared_ptr<Engine> engine = self->engine_;
   LoopPoller* poller = std::exchange(self->poller_, nullptr);
   poller->stop();
+  engine->hurry(kExitPatience);
   if (!engine->shutdown(kExitPatience)) Engine::abandon(engine);
   poller->close([handle, engine] { napi_remove_async_cleanup_hook(handle); });
 }

@@ -37,6 +37,8 @@ class AgentBinding : public Napi::ObjectWrap<AgentBinding> {
   Napi::Value expect(const Napi::CallbackInfo& info);
   Napi::Value takeCompletions(const Napi::CallbackInfo& info);
   Napi::Value takeNotifications(const Napi::CallbackInfo& info);
+  Napi::Value notificationsDropped(const Napi::CallbackInfo& info);
+  Napi::Value endWithin(const Napi::CallbackInfo& info);
   Napi::Value close(const Napi::CallbackInfo& info);
 
   void begin(std::shared_ptr<Engine> engine, Napi::Function wake);

@@ -181,7 +181,7 @@ bool Engine::notify(uint32_t remoteId, std::string payload) {
     enqueue({Command::Kind::kNotify, TransferOrder(), std::move(payload), remoteId});
   }
   touch();
-  linger(kAfterNotify);
+  lingerForNotification();
   return accepted;
 }
 
@@ -210,6 +210,11 @@ void Engine::linger(Nanos duration) {
   if (until > lingerUntil_.load()) lingerUntil_.store(until);
   touch();
   wakeThread();
+}
+
+void Engine::lingerForNotification() {
+  flushUntil_.store(monotonicNow() + kAfterNotify);
+  linger(kAfterNotify);
 }
 
 void Engine::enqueue(Command command) {
@@ -258,7 +263,7 @@ bool Engine::pollLocked() {
   // Requests that ended make room for further pieces of a bulk write.
   if (transfers_->piecesLeft() && !commandsWaiting_.exchange(true)) thread_.hurry();
   // A notification that ends a bulk write may still be on its way out.
-  if (!foundCompletions_.empty()) linger(kAfterNotify);
+  if (!foundCompletions_.empty()) lingerForNotification();
   finished(foundCompletions_);
   return results_.add(foundCompletions_, foundNotifications_);
 }
@@ -341,7 +346,7 @@ bool Engine::shutdown(Nanos patience) {
     transfers_->cancelAll();
   }
   const Nanos end = monotonicNow() + patience;
-  while (outstanding_.load() > 0 && monotonicNow() < end) {
+  while (outstanding_.load() > 0 && monotonicNow() < end && monotonicNow() < endBy_.load()) {
     {
       std::lock_guard<Mutex> hold(mutex_);
       pollLocked();
@@ -356,6 +361,17 @@ bool Engine::shutdown(Nanos patience) {
   notifications_.reset();
   agent_.reset();
   return true;
+}
+
+void Engine::hurry(Nanos patience) { endBy_.store(monotonicNow() + patience); }
+
+void Engine::flush(Nanos patience) {
+  const Nanos end = monotonicNow() + patience;
+  for (;;) {
+    const Nanos now = monotonicNow();
+    if (now >= end || (outstanding_.load() == 0 && !commandsWaiting() && now >= flushUntil_.load())) return;
+    if (!tryPoll()) sleepFor(50 * kMicro);
+  }
 }
 
 void Engine::abandon(std::shared_ptr<Engine> engine) {

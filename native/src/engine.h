@@ -8,6 +8,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -85,6 +86,10 @@ class Engine {
   // Ends everything within the time given. True: nothing can touch memory any more and NIXL is closed. False: a
   // transfer may still be running; the engine must then be kept for ever (see `abandon`). Idempotent.
   bool shutdown(Nanos patience);
+  // A shutdown under way, or that comes, takes no longer than this from now on.
+  void hurry(Nanos patience);
+  // Waits at most so long for writes in flight, and for notifications on their way out: the process is about to end.
+  void flush(Nanos patience);
   // Keeps an engine, and with it all memory it registered, until the process ends.
   static void abandon(std::shared_ptr<Engine> engine);
 
@@ -104,6 +109,7 @@ class Engine {
   void enqueue(Command command);
   void finished(const std::vector<Completion>& completions);
   void linger(Nanos duration);
+  void lingerForNotification();
   TransferOrder resolve(TransferId id, uint32_t remoteId, const std::vector<Pair>& pairs) const;
 
   mutable Mutex mutex_;
@@ -123,6 +129,9 @@ class Engine {
   std::atomic<int> expecting_{0};
   std::atomic<Nanos> lingerUntil_{0};
   std::atomic<Nanos> lastActivity_{0};
+  // Notifications may be on their way out until then.
+  std::atomic<Nanos> flushUntil_{0};
+  std::atomic<Nanos> endBy_{std::numeric_limits<Nanos>::max()};
   std::atomic<bool> probing_{false};
   std::atomic<bool> bulk_{false};
   Mutex shutdownMutex_;

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <utility>
 
 #include "error.h"
 
@@ -25,12 +28,26 @@ size_t roundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * u
 
 std::string describe(size_t bytes) { return std::to_string(bytes) + " bytes"; }
 
+[[noreturn]] void failOnHugePages(const std::string& what, int error) {
+  throw NativeError(kErrMemory, what + " on huge pages: " + strerror(error) +
+                                    " (reserve them with vm.nr_hugepages, or do not ask for huge pages)");
+}
+
 // Sizes a fresh shared-memory file and reserves its pages, so that a full file system is an error here and not a
 // SIGBUS at the first touch.
-void sizeFile(int fd, size_t bytes, const std::string& what) {
+void sizeFile(int fd, size_t bytes, const std::string& what, bool hugePages) {
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) fail(what + ": cannot size to " + describe(bytes), errno);
   const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  if (error != 0 && error != EOPNOTSUPP && error != EINVAL) fail(what + ": cannot reserve " + describe(bytes), error);
+  if (error == 0 || error == EOPNOTSUPP || error == EINVAL) return;
+  if (hugePages) failOnHugePages(what + ": cannot reserve " + describe(bytes), error);
+  fail(what + ": cannot reserve " + describe(bytes), error);
+}
+
+// The unit in which a file is mapped: larger than the system's page where the file is made of huge pages.
+size_t pageOf(int fd, size_t pageBytes) {
+  struct statfs system{};
+  if (fstatfs(fd, &system) != 0 || system.f_type != HUGETLBFS_MAGIC) return pageBytes;
+  return static_cast<size_t>(system.f_bsize);
 }
 
 int openMemfd(bool hugePages) {
@@ -91,17 +108,18 @@ std::shared_ptr<Mapping> Mapping::create(const MappingRequest& request) {
     case Backing::kMemfd:
       mapping->fd_ = openMemfd(request.hugePages);
       mapping->path_ = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(mapping->fd_);
-      sizeFile(mapping->fd_, mapping->mappedBytes_, "memfd");
+      sizeFile(mapping->fd_, mapping->mappedBytes_, "memfd", request.hugePages);
       break;
     case Backing::kSharedName:
       mapping->fd_ = openShared(request.name);
       mapping->path_ = "/dev/shm/" + request.name;
       mapping->name_ = std::make_unique<SharedName>(mapping->path_, mapping->fd_);
-      sizeFile(mapping->fd_, mapping->mappedBytes_, mapping->path_);
+      sizeFile(mapping->fd_, mapping->mappedBytes_, mapping->path_, false);
       break;
     case Backing::kFile:
       mapping->fd_ = openFile(request, pageBytes);
       mapping->path_ = request.name;
+      mapping->mappedBytes_ = roundUp(request.bytes, pageOf(mapping->fd_, pageBytes));
       offset = static_cast<off_t>(request.offset);
       break;
   }
@@ -109,10 +127,7 @@ std::shared_ptr<Mapping> Mapping::create(const MappingRequest& request) {
   if (data == MAP_FAILED) {
     const int error = errno;
     const std::string what = "mapping " + describe(request.bytes);
-    if (request.hugePages) {
-      throw NativeError(kErrMemory, what + " on huge pages: " + strerror(error) +
-                                        " (reserve them with vm.nr_hugepages, or do not ask for huge pages)");
-    }
+    if (request.hugePages) failOnHugePages(what, error);
     fail(what, error);
   }
   mapping->data_ = static_cast<uint8_t*>(data);
@@ -122,6 +137,14 @@ std::shared_ptr<Mapping> Mapping::create(const MappingRequest& request) {
   // A forked child must not inherit pages that a network adapter writes to.
   madvise(data, mapping->mappedBytes_, MADV_DONTFORK);
   return mapping;
+}
+
+void Mapping::vacate() {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+  // Where the system refuses, the memory simply stays until the addresses go.
+  if (mmap(data_, mappedBytes_, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return;
+  madvise(data_, mappedBytes_, MADV_DONTFORK);
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
 Mapping::~Mapping() {

@@ -34,6 +34,9 @@ class Mapping {
   size_t bytes() const { return bytes_; }
   // A path by which other processes of this user can map the same memory; empty for anonymous memory.
   const std::string& path() const { return path_; }
+  // Gives the memory back and keeps its addresses: what a slow peer still writes there lands on pages nobody reads.
+  // (UCX over TCP writes wherever it is told to; an address without memory would end the process.)
+  void vacate();
   // Nobody can map it by its name from now on. Whoever has it mapped keeps it.
   void removeName() {
     if (name_ != nullptr) name_->remove();

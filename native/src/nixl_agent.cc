@@ -17,6 +17,10 @@ Mutex& creationMutex() {
   return *mutex;
 }
 
+// Ended regions whose addresses are kept: a process makes its regions at its start, and one that makes and ends them all
+// the time must not run out of address space.
+constexpr size_t kMaxVacated = 1024;
+
 void require(NixlStatus status, const char* code, const std::string& what) {
   if (status != kNixlSuccess) throw NativeError(code, what + ": NIXL answered " + describeStatus(status));
 }
@@ -93,6 +97,7 @@ void NixlAgentHandle::registerRange(uint64_t addr, uint64_t bytes, bool add) {
 
 bool NixlAgentHandle::registerNextSlice(Region& region) {
   const size_t slice = region.slicesRegistered;
+  if (slice == 0) region.exportsBefore = exports_;
   const uint64_t base = reinterpret_cast<uint64_t>(region.mapping->data());
   registerRange(base + slice * region.sliceBytes, region.sliceLength(slice), true);
   return ++region.slicesRegistered < region.slices();
@@ -109,6 +114,11 @@ void NixlAgentHandle::dropRegion(uint32_t id) {
   const auto found = regions_.find(id);
   if (found == regions_.end()) return;
   deregister(found->second);
+  found->second.mapping->vacate();
+  if (exports_ > found->second.exportsBefore) {
+    vacated_.push_back(found->second.mapping);
+    if (vacated_.size() > kMaxVacated) vacated_.pop_front();
+  }
   regions_.erase(found);
 }
 
@@ -121,12 +131,13 @@ void NixlAgentHandle::deregister(const Region& region) {
   region.mapping->removeName();
 }
 
-std::string NixlAgentHandle::localMetadata() const {
+std::string NixlAgentHandle::localMetadata() {
   void* data = nullptr;
   size_t bytes = 0;
   require(api().getLocalMetadata(agent_, &data, &bytes), kErrEngine, "reading the local metadata");
   std::string blob(static_cast<const char*>(data), bytes);
   free(data);
+  ++exports_;
   return blob;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,6 +23,8 @@ struct Region {
   uint64_t count = 0;
   uint64_t sliceBytes = 0;
   size_t slicesRegistered = 0;
+  // How often metadata had been given out when the registration began.
+  uint64_t exportsBefore = 0;
 
   size_t slices() const { return static_cast<size_t>((size * count + sliceBytes - 1) / sliceBytes); }
   uint64_t sliceLength(size_t slice) const {
@@ -68,11 +71,12 @@ class NixlAgentHandle {
   // Takes the region into the table under `id`.
   void adoptRegion(uint32_t id, Region region);
   const Region* findRegion(uint32_t id) const;
-  // Deregisters; the mapping lives on while an ArrayBuffer shows it.
+  // Deregisters and gives the memory back at once. Its addresses go with the last ArrayBuffer that shows them, and those that
+  // peers may know of with the agent.
   void dropRegion(uint32_t id);
   void deregister(const Region& region);
 
-  std::string localMetadata() const;
+  std::string localMetadata();
   // Loads a peer and checks that its metadata covers the regions. Throws NativeError(kErrMetadata or
   // kErrCoverage); nothing usable stays loaded.
   void addRemote(uint32_t id, const std::string& expectedName, const void* metadata, size_t bytes,
@@ -97,6 +101,9 @@ class NixlAgentHandle {
   NixlOptArgs options_ = nullptr;
   std::shared_ptr<Mapping> scratch_;
   std::map<uint32_t, Region> regions_;
+  // How often metadata was given out; addresses of regions that ended after that, oldest first, without memory.
+  uint64_t exports_ = 0;
+  std::deque<std::shared_ptr<Mapping>> vacated_;
   std::map<uint32_t, Remote> remotes_;
 };
 

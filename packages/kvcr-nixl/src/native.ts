@@ -71,6 +71,10 @@ export interface NativeAgent {
 	takeCompletions(): number[];
 	/** Two entries per notification: sender, payload. */
 	takeNotifications(): (string | Uint8Array)[];
+	/** Notifications that came while too many waited to be taken, and were dropped. */
+	notificationsDropped(): number;
+	/** The process ends: waits at most so long for writes in flight; a `close` under way takes no longer either. */
+	endWithin(patienceMs: number): void;
 	/** Resolves to whether everything is known to have ended. */
 	close(patienceMs: number): Promise<boolean>;
 }

@@ -19,6 +19,7 @@ import {
 	type TransferId,
 	type WriteRequest,
 } from "kvcr-core";
+import * as atExit from "./at-exit.js";
 import { translateNative } from "./errors.js";
 import { surveyTransports } from "./info.js";
 import {
@@ -59,7 +60,7 @@ const OUTCOMES = ["done", "failed", "cancelled"] as const;
  */
 export class NixlTransferAgent implements TransferAgent {
 	readonly name: string;
-	readonly info: TransferAgentInfo;
+	readonly #info: TransferAgentInfo;
 	readonly #native: NativeAgent;
 	readonly #remotes: Remotes;
 	readonly #closeTimeoutMs: number;
@@ -81,7 +82,7 @@ export class NixlTransferAgent implements TransferAgent {
 	) {
 		this.name = name;
 		this.#native = native;
-		this.info = info;
+		this.#info = info;
 		this.#closeTimeoutMs = closeTimeoutMs;
 		this.#remotes = new Remotes(native, name);
 	}
@@ -122,7 +123,18 @@ export class NixlTransferAgent implements TransferAgent {
 			},
 		};
 		self = new NixlTransferAgent(name, native, info, closeTimeoutMs);
+		atExit.add(native);
 		return self;
+	}
+
+	/** Facts about this agent; `details.notificationsDropped` counts those that came while too many waited to be taken. */
+	get info(): TransferAgentInfo {
+		const { details } = this.#info;
+		const dropped = this.#native.notificationsDropped();
+		return {
+			...this.#info,
+			details: { ...details, notificationsDropped: String(dropped) },
+		};
 	}
 
 	attach(wake: () => void): void {
@@ -348,6 +360,7 @@ export class NixlTransferAgent implements TransferAgent {
 		while (this.#creations.size > 0)
 			await Promise.allSettled([...this.#creations]);
 		const quiescent = await this.#native.close(this.#closeTimeoutMs);
+		atExit.remove(this.#native);
 		this.#drain();
 		// The last wake: whatever ended is taken now or never missed.
 		if (this.#completed.length > 0) this.#wake?.();

@@ -8,6 +8,23 @@ import {
 } from "kvcr-core";
 import type { NativeRegion } from "./native.js";
 
+/**
+ * Whether a buffer that must not be moved to another thread can still be detached, which is how its region ends. Newer
+ * releases of Node.js refuse both; but those do not move memory of an addon in the first place.
+ */
+const MARK_KEEPS_DETACHABLE = (() => {
+	const probe: ArrayBuffer & { transfer?: () => ArrayBuffer } = new ArrayBuffer(
+		1,
+	);
+	markAsUntransferable(probe);
+	try {
+		probe.transfer?.();
+		return true;
+	} catch {
+		return false;
+	}
+})();
+
 /** What a region needs from the agent that made it. */
 export interface RegionOwner {
 	/** Deregisters and detaches. @throws RegionBusyError while a transfer may still touch the region. */
@@ -51,7 +68,8 @@ export class NixlRegion implements MemoryRegion {
 		this.elementCount = elementCount;
 		this.#elementsPerSlice = sliceBytes / elementBytes;
 		// Moved to another thread, a buffer would be missing here; the memory itself would stay valid.
-		for (const buffer of native.buffers) markAsUntransferable(buffer);
+		if (MARK_KEEPS_DETACHABLE)
+			for (const buffer of native.buffers) markAsUntransferable(buffer);
 		this.#buffers = native.buffers;
 		this.path = native.path === "" ? undefined : native.path;
 		this.descriptor = {

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { nativeProgram } from "../scripts/build-program.mjs";
-import { libraryPath, missingNixl, runChild } from "./helpers.js";
+import { Child, libraryPath, missingNixl, runChild } from "./helpers.js";
 import { verbsEnvironment, verbsInstalled } from "./verbs.js";
 
 const suite = missingNixl === undefined ? describe.concurrent : describe.skip;
@@ -66,6 +66,43 @@ function endings(env: Record<string, string>) {
 		expect(namesOf(ended.pid)).toEqual([]);
 	});
 }
+
+suite("a process that ends at once", () => {
+	it.each([
+		["by process.exit", "exit", 42],
+		["by an exception", "throw", 1],
+	])("%s, delivers what it wrote before", async (_name, how, code) => {
+		const target = new Child("peer.ts", [], { UCX_TLS: "tcp" });
+		const writer = new Child("write-and-end.ts", [how], { UCX_TLS: "tcp" });
+		writer.say(await target.line());
+		const ended = await writer.ended;
+		expect(ended, ended.stderr).toMatchObject({ code, signal: null });
+		target.say("report");
+		const [, report] = await target.lines(2);
+		expect(report).toBe("heard bye,large,small of 16 elements");
+		target.process.stdin?.end();
+		await target.ended;
+	});
+
+	it("takes a second at most when a close of its cannot come to its end", async () => {
+		const target = new Child("peer.ts", [], { UCX_TLS: "tcp" });
+		const introduction = await target.line();
+		target.process.kill("SIGSTOP");
+		try {
+			const closer = new Child("write-and-end.ts", ["close"], {
+				UCX_TLS: "tcp",
+			});
+			closer.say(introduction);
+			await closer.line();
+			const closingAt = performance.now();
+			expect(await closer.ended).toMatchObject({ code: 42, signal: null });
+			expect(performance.now() - closingAt).toBeLessThan(5_000);
+		} finally {
+			target.process.kill("SIGKILL");
+			await target.ended;
+		}
+	});
+});
 
 /** Named shared memory that a child left behind. */
 function namesOf(pid: number | undefined): string[] {

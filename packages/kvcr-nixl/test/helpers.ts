@@ -87,17 +87,23 @@ export class Child {
 
 	/** The first line of output, when it comes. */
 	async line(): Promise<string> {
-		while (!this.#stdout.includes("\n")) {
+		return (await this.lines(1))[0] as string;
+	}
+
+	/** The first so many lines of output, when they have come. */
+	async lines(count: number): Promise<string[]> {
+		for (;;) {
+			const whole = this.#stdout.split("\n").slice(0, -1);
+			if (whole.length >= count) return whole.slice(0, count);
 			const ended = await Promise.race([
 				this.ended,
 				new Promise<undefined>((resolve) =>
 					this.process.stdout?.once("data", () => resolve(undefined)),
 				),
 			]);
-			if (ended !== undefined && !this.#stdout.includes("\n"))
+			if (ended !== undefined && this.#stdout.split("\n").length <= count)
 				throw new Error(`the child ended early: ${ended.stderr}`);
 		}
-		return this.#stdout.slice(0, this.#stdout.indexOf("\n"));
 	}
 
 	say(line: string): void {

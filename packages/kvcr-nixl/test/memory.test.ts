@@ -128,23 +128,31 @@ describe.skipIf(missingNixl !== undefined)("memory", () => {
 		(await agent.mapRegion(good)).release();
 	});
 
-	it("says what to do when there are no huge pages, and uses them where there are", async () => {
-		const free = Number(
-			/HugePages_Free:\s+(\d+)/.exec(
-				readFileSync("/proc/meminfo", "utf8"),
-			)?.[1] ?? 0,
-		);
-		const wanted = agent.createRegion({ ...shape, hugePages: true });
-		if (free > 0) {
+	it.each(["anonymous", "memfd"] as const)(
+		"says what to do when there are no huge pages, and uses them where there are: %s",
+		async (backing) => {
+			const spec = { ...shape, backing, hugePages: true };
+			const before = freeHugePages();
+			const wanted = agent.createRegion(spec);
+			if (before < 2) {
+				await expect(wanted).rejects.toMatchObject({
+					code: "ERR_KVCR_REGION_MEMORY",
+					message: expect.stringContaining("vm.nr_hugepages"),
+				});
+				return;
+			}
 			const region = await wanted;
 			region.element(3).fill(1);
+			if (region.path !== undefined) {
+				const guest = await agent.mapRegion({ ...shape, path: region.path });
+				expect(guest.element(3)[5]).toBe(1);
+				guest.release();
+			}
 			region.release();
-		} else
-			await expect(wanted).rejects.toMatchObject({
-				code: "ERR_KVCR_REGION_MEMORY",
-				message: expect.stringContaining("vm.nr_hugepages"),
-			});
-	});
+			// Every page is given back, whether or not a peer may know its address.
+			expect(freeHugePages()).toBe(before);
+		},
+	);
 
 	it.each([
 		{ backing: "disk" },
@@ -226,3 +234,9 @@ describe.skipIf(missingNixl !== undefined)("memory", () => {
 		).toMatchObject({ code: 0, stdout: "done 200\n" });
 	});
 });
+
+/** Huge pages that nobody uses. */
+function freeHugePages(): number {
+	const meminfo = readFileSync("/proc/meminfo", "utf8");
+	return Number(/HugePages_Free:\s+(\d+)/.exec(meminfo)?.[1] ?? 0);
+}

@@ -1,6 +1,7 @@
 /**
  * A peer in a process of its own. Prints its introduction (metadata and region) as one line of JSON; answers each
- * notification "ping" once it was told, by a line on stdin, who asks. Ends when stdin does.
+ * notification "ping" once it was told, by a line on stdin, who asks. The line "release" ends its region, "report" prints
+ * what was heard and written by others. Ends when stdin does.
  */
 import { createInterface } from "node:readline";
 import { createAgent } from "../helpers.js";
@@ -13,8 +14,23 @@ const region = await agent.createRegion({
 	elementCount: 16,
 });
 agent.expectTraffic();
+const heard: string[] = [];
 const input = createInterface(process.stdin);
 input.on("line", (line) => {
+	if (line === "release") {
+		region.release();
+		console.log("released");
+		return;
+	}
+	if (line === "report") {
+		for (const { payload } of agent.takeNotifications())
+			heard.push(Buffer.from(payload).toString());
+		const full = Array.from({ length: 16 }, (_, i) => region.element(i)).filter(
+			(bytes) => bytes.every((byte) => byte === 9),
+		);
+		console.log(`heard ${heard.sort()} of ${full.length} elements`);
+		return;
+	}
 	const remote = load(agent, JSON.parse(line) as Introduction);
 	agent.attach(() => {
 		agent.takeCompletions();
