@@ -1,6 +1,6 @@
 /** The end of an instance: bounded, in an order that never lets memory go while something can still touch it. */
 import type { Settings } from "./options.js";
-import { KvcrError } from "./ports/index.js";
+import { type Clock, KvcrError, type Timer } from "./ports/index.js";
 import type { Wiring } from "./wiring.js";
 
 /**
@@ -36,7 +36,7 @@ export async function closeAll(
 	drain(parts, attempt);
 	await transfersEnded(parts, settings.closeTimeoutMs);
 	try {
-		await channel.close();
+		await within(channel.close(), settings.closeTimeoutMs, parts.clock);
 	} catch (error) {
 		failures.push(error);
 	}
@@ -113,4 +113,36 @@ async function transfersEnded(parts: Wiring, limitMs: number): Promise<void> {
 		const stopListening = owner.onWake(() => queueMicrotask(check));
 		check();
 	});
+}
+
+/**
+ * The end of a promise, or of the time it has.
+ * @throws KvcrError when the time is over, and what the promise is rejected with
+ */
+async function within(
+	promise: Promise<void>,
+	limitMs: number,
+	clock: Clock,
+): Promise<void> {
+	let timer: Timer | undefined;
+	// The clock's timers do not keep the process alive, and closing must come to its end.
+	const alive = setTimeout(() => {}, limitMs);
+	try {
+		await Promise.race([
+			promise,
+			new Promise((_, reject) => {
+				timer = clock.schedule(limitMs, () =>
+					reject(
+						new KvcrError(
+							"ERR_KVCR_CHANNEL_OPEN",
+							`close: the control channel did not close within ${limitMs} ms`,
+						),
+					),
+				);
+			}),
+		]);
+	} finally {
+		timer?.cancel();
+		clearTimeout(alive);
+	}
 }

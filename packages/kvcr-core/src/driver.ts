@@ -178,8 +178,9 @@ export class KvcrDriver {
 		if (this.#failure !== undefined) return Promise.reject(this.#failure);
 		if (this.#stopped)
 			return Promise.reject(new ClosedError("KvcrDriver", "the driver"));
-		const handle = start();
+		let handle: OpHandle | undefined;
 		const abort = (): void => {
+			if (handle === undefined) return;
 			try {
 				this.#kvcr.abort(handle);
 			} catch {
@@ -187,14 +188,43 @@ export class KvcrDriver {
 			}
 			this.#schedule();
 		};
+		const unlisten = () => signal?.removeEventListener("abort", abort);
+		// Before anything is begun: a signal is the caller's, and this may throw.
+		signal?.addEventListener("abort", abort, { once: true });
+		try {
+			handle = start();
+		} catch (error) {
+			unlisten();
+			throw error;
+		}
+		// A callback inside the call may have stopped the driver: nobody would hear of the operation.
+		if (this.#stopped) {
+			unlisten();
+			return this.#orphaned(handle);
+		}
+		const begun = handle;
 		const promise = new Promise<OperationResult>((resolve, reject) => {
-			this.#waiting.set(handle, { resolve, reject });
+			this.#waiting.set(begun, { resolve, reject });
 			this.#keepAlive();
 		});
 		if (signal?.aborted) abort();
-		else signal?.addEventListener("abort", abort, { once: true });
 		this.#schedule();
-		return promise.finally(() => signal?.removeEventListener("abort", abort));
+		return promise.finally(unlisten);
+	}
+
+	/** An operation whose driver was stopped while it began: aborted, and what the last poll took of it given back. */
+	#orphaned(handle: OpHandle): Promise<OperationResult> {
+		try {
+			this.#kvcr.abort(handle);
+			for (const result of this.#unclaimed)
+				if (result.handle === handle)
+					this.#kvcr.release(
+						result.entries.flatMap((entry) => entry.releaseHandle ?? []),
+					);
+		} catch {
+			// The instance is closing or has failed, which gives everything back as well.
+		}
+		return Promise.reject(new ClosedError("KvcrDriver", "the driver"));
 	}
 
 	/** Several wake-ups in one turn of the event loop cause one poll. */
@@ -273,7 +303,8 @@ function signalOf(
 		signal === undefined ||
 		(typeof signal === "object" &&
 			typeof signal?.aborted === "boolean" &&
-			typeof signal.addEventListener === "function")
+			typeof signal.addEventListener === "function" &&
+			typeof signal.removeEventListener === "function")
 	)
 		return signal;
 	throw new InvalidArgumentError(

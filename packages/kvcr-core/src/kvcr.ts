@@ -351,16 +351,22 @@ export class Kvcr {
 			keys === undefined
 				? undefined
 				: new Set(keyRefs(keys, "Kvcr.abort", "keys").map((ref) => ref.text));
-		const operation = this.#parts.operations.get(handle);
+		const { operations, owner, cache } = this.#parts;
+		const operation = operations.get(handle);
 		const work = operation?.work;
 		if (operation === undefined || work === undefined) return false;
-		for (const [index, ref] of operation.keys.entries()) {
-			if (
-				operation.results[index] === undefined &&
-				(wanted === undefined || wanted.has(ref.text))
-			)
-				work.abortEntry(index);
-		}
+		const abort = (): void => {
+			for (const [index, ref] of operation.keys.entries()) {
+				if (
+					operation.results[index] === undefined &&
+					(wanted === undefined || wanted.has(ref.text))
+				)
+					work.abortEntry(index);
+			}
+		};
+		// In the middle of a policy's decision nothing may change.
+		if (cache?.deciding) owner.enqueue(abort);
+		else abort();
 		this.#leave();
 		return true;
 	}

@@ -1,4 +1,5 @@
 /** Puts the parts of one instance together. Decides nothing at run time. */
+
 import { randomBytes } from "node:crypto";
 import { ManagedCache, poolOfLabel } from "./cache/index.js";
 import { PinLedger } from "./framework/pins.js";
@@ -15,6 +16,7 @@ import { LocalCopier } from "./owner/local-copier.js";
 import { OperationTable } from "./owner/operations.js";
 import { placeGroup } from "./owner/placement.js";
 import { SourceSelector } from "./owner/source-selector.js";
+import { disregard } from "./ports/foreign.js";
 import {
 	type Clock,
 	consoleLogger,
@@ -140,14 +142,16 @@ export function wire(
 	const report = (error: TransferError) => {
 		telemetry.resilience(error);
 		if (options.onTransferReport !== undefined) {
-			try {
-				options.onTransferReport(error);
-			} catch (cause) {
+			const failed = (cause: unknown) =>
 				telemetry.warnOnce(
 					"transfer-report",
 					{ error: cause },
 					"the listener for transfer reports failed",
 				);
+			try {
+				disregard(options.onTransferReport(error), failed);
+			} catch (cause) {
+				failed(cause);
 			}
 		} else if (error.state === "uncertain")
 			telemetry.logger.error({ error }, error.message);

@@ -3,6 +3,7 @@ import { channel as diagnosticsChannel } from "node:diagnostics_channel";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
 	HINT_OUTCOME_CHANNEL,
+	type KVCachePolicy,
 	Kvcr,
 	type KvcrOptions,
 	LruPolicy,
@@ -12,6 +13,7 @@ import {
 	Cluster,
 	content,
 	entriesOf,
+	hasRightBytes,
 	hint,
 	key,
 	leftovers,
@@ -51,6 +53,15 @@ function fetchFrom(peer: Peer, one = A, request = "r", options: object = {}) {
 	cluster.settle();
 	return handle;
 }
+
+function fetchFromHash(peer: Peer, hash: bigint): void {
+	peer.kvcr.submitHint(hint(source.endpoint, [hash], { scope: "independent" }));
+	peer.kvcr.submitHint(hint(source.endpoint, [hash]), "h");
+	peer.kvcr.query([A], { requestId: "h" });
+	cluster.settle();
+}
+
+const bytesOf = (one: Uint8Array) => [{ label: "kv", bytes: content(one) }];
 
 function completeWrites(): void {
 	for (const write of source.agent.writes) write.complete();
@@ -212,6 +223,61 @@ describe("a policy that looks at the instance while it decides", () => {
 });
 
 describe("what a caller passed belongs to it again after the call", () => {
+	it("the bytes of keys: neither it nor anybody else ever gets the bytes of another block", async () => {
+		const peer = await target({ frameworkElements: 4 });
+		const region = peer.framework as never;
+		peer.kvcr.submitHint(hint(source.endpoint, [1n, 2n]), "r");
+		const scratch = new Uint8Array(A);
+		const fetched = peer.kvcr.fetch([scratch], { requestId: "r" });
+		const delivered = peer.kvcr.deliver(
+			[{ key: scratch, pieces: [{ label: "kv", region, element: 1 }] }],
+			{ requestId: "r" },
+		);
+		const own = key(9n);
+		const deposited = peer.kvcr.deposit([
+			{ key: scratch.map((_, i) => own[i] ?? 0), pieces: bytesOf(own) },
+		]);
+		scratch.set(B);
+		cluster.settle();
+		completeWrites();
+		const [entry] = entriesOf(peer, fetched) ?? [];
+		expect(Buffer.from(entry?.key ?? [])).toEqual(Buffer.from(A));
+		expect(hasRightBytes(entry)).toBe(true);
+		expect(outcomesOf(peer, delivered)).toEqual(["SUCCESS"]);
+		expect(Buffer.from(peer.framework?.element(1) ?? [])).toEqual(
+			Buffer.from(content(A)),
+		);
+		expect(peer.kvcr.query([A, B, own]).map(({ status }) => status)).toEqual([
+			"HIT",
+			"MISS",
+			"HIT",
+		]);
+		releaseAll(peer, fetched);
+		expect(outcomesOf(peer, deposited)).toEqual(["SUCCESS"]);
+	});
+
+	it("the memory of a message: what is pinned is what was asked for", async () => {
+		const F = key(5n);
+		const pins = new ScriptedPins();
+		const owner = await cluster.peer("owner", { frameworkElements: 2, pins });
+		pins.keep(owner.framework as never, F);
+		const peer = await target();
+		peer.kvcr.submitHint(hint(owner.endpoint, [5n]), "f");
+		// A channel that uses one buffer for all messages it hands out.
+		const inbox = owner.parts?.inbox;
+		const receive = inbox?.receive.bind(inbox);
+		if (inbox !== undefined)
+			inbox.receive = (bytes) => {
+				const reused = bytes.slice();
+				receive?.(reused);
+				reused.fill(0x41);
+			};
+		const handle = peer.kvcr.fetch([F], { requestId: "f" });
+		cluster.run(200);
+		expect(outcomesOf(peer, handle)).toEqual(["SUCCESS"]);
+		releaseAll(peer, handle);
+	});
+
 	it("pieces of a delivery", async () => {
 		const peer = await target({ frameworkElements: 4 });
 		const region = peer.framework as never;
@@ -244,6 +310,134 @@ describe("what a caller passed belongs to it again after the call", () => {
 		completeWrites();
 		expect(outcomesOf(peer, handle)).toEqual(["SUCCESS"]);
 		releaseAll(peer, handle);
+	});
+});
+
+describe("async functions where nothing is waited for", () => {
+	it("end neither the process nor what they were called from when they reject", async () => {
+		const rejections: unknown[] = [];
+		const note = (reason: unknown) => void rejections.push(reason);
+		process.on("unhandledRejection", note);
+		try {
+			const bad = async () => {
+				throw new Error("async");
+			};
+			const policy: KVCachePolicy = new LruPolicy();
+			const stats = { increaseCounter: bad, observeHistogram: bad };
+			const logger = { debug: bad, info: bad, warn: bad, error: bad };
+			const peer = await target({
+				policy,
+				stats,
+				logger,
+				inventorySink: bad,
+				capacityListener: bad,
+				capacityLowWatermarkPercent: 100,
+				onTransferReport: bad,
+				slots: 1,
+			});
+			policy.onIngest = bad as never;
+			policy.onRemove = bad as never;
+			const stop = peer.kvcr.onWake(bad as never);
+			const deposit = (one: typeof A) => {
+				const handle = peer.kvcr.deposit([{ key: one, pieces: bytesOf(one) }]);
+				cluster.settle();
+				return outcomesOf(peer, handle);
+			};
+			expect(deposit(key(7n))).toEqual(["SUCCESS"]);
+			expect(deposit(key(8n))).toEqual(["SUCCESS"]);
+			for (const method of [
+				"decideIngest",
+				"decideEviction",
+				"evictionScore",
+				"decideRecovery",
+			] as const) {
+				policy[method] = bad as never;
+				deposit(key(9n));
+			}
+			const { decode } = peer.adapter;
+			peer.adapter.decode = bad as never;
+			fetchFromHash(peer, 1n);
+			peer.adapter.decode = decode;
+			await settle();
+			await settle();
+			stop();
+			expect(rejections).toEqual([]);
+		} finally {
+			process.removeListener("unhandledRejection", note);
+		}
+	});
+});
+
+describe("abort, called by a policy in the middle of a decision", () => {
+	it("takes effect after it", async () => {
+		const large = 4 << 20;
+		const policy = new LruPolicy();
+		let first: bigint | undefined;
+		let aborted: boolean | undefined;
+		policy.decideIngest = () => {
+			if (first !== undefined) aborted ??= peer.kvcr.abort(first as never);
+			return "keep";
+		};
+		const peer: Peer = await cluster.peer("large", {
+			policy,
+			pools: [{ name: "kv", slotBytes: large, slotCount: 4 }],
+		});
+		const block = (one: typeof A) => ({
+			key: one,
+			pieces: [{ label: "kv", bytes: new Uint8Array(large) }],
+		});
+		// Copied in slices, so it is still open when the policy is asked about the second.
+		first = peer.kvcr.deposit([block(A)]);
+		const second = peer.kvcr.deposit([block(B)]);
+		cluster.run(100);
+		expect(aborted).toBe(true);
+		expect([
+			outcomesOf(peer, first as never),
+			outcomesOf(peer, second),
+		]).toEqual([["aborted"], ["SUCCESS"]]);
+		expect(leftovers(peer)).toEqual(NOTHING_LEFT);
+		expect(peer.kvcr.query([A])).toEqual([{ status: "MISS" }]);
+	});
+});
+
+describe("an agent or a channel that breaks its promises", () => {
+	it("cannot cancel: the write goes on, and so does the instance", async () => {
+		const peer = await target();
+		source.agent.cancel = () => {
+			throw new Error("no cancel");
+		};
+		const handle = fetchFrom(peer);
+		cluster.run(1_500);
+		expect(outcomesOf(peer, handle)).toEqual(["timeout"]);
+		source.agent.writes[0]?.complete();
+		cluster.settle();
+		const again = fetchFrom(peer, B, "s");
+		cluster.run(200);
+		completeWrites();
+		expect(outcomesOf(peer, again)).toEqual(["SUCCESS"]);
+		releaseAll(peer, again);
+	});
+
+	it("cannot connect ahead of need: the first write does it", async () => {
+		source.agent.connect = () => {
+			throw new Error("no connect");
+		};
+		const peer = await target();
+		const handle = fetchFrom(peer);
+		completeWrites();
+		expect(outcomesOf(peer, handle)).toEqual(["SUCCESS"]);
+		releaseAll(peer, handle);
+	});
+
+	it("never closes: the agent is closed all the same, in bounded time", async () => {
+		const peer = await target();
+		const channel = peer.parts?.channel;
+		if (channel !== undefined) channel.close = () => new Promise(() => {});
+		const closing = peer.kvcr.close().catch((error: Error) => error.message);
+		await cluster.clock.advanceAsync(20_000);
+		expect(await closing).toMatch(/did not close within/);
+		expect(peer.agent.regionCount).toBe(0);
+		cluster.peers.splice(cluster.peers.indexOf(peer), 1);
 	});
 });
 

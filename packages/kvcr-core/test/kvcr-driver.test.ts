@@ -231,4 +231,51 @@ describe("the driver", () => {
 		await expected;
 		await expect(driver.fetch([A])).rejects.toBeInstanceOf(ProgressFailedError);
 	});
+
+	it("that is stopped by a callback inside a call rejects the call and keeps no claim", async () => {
+		for (const close of [false, true]) {
+			let other: KvcrDriver | undefined;
+			const peer = await cluster.peer(`stopping-${close}`, {
+				inventorySink: () => {
+					other?.stop();
+					if (close) void peer.kvcr.close();
+				},
+			});
+			peer.polling = false;
+			other = new KvcrDriver(peer.kvcr);
+			const deposited = other.deposit(
+				[{ key: A, pieces: [{ label: "kv", bytes: content(A) }] }],
+				{ noEvict: true },
+			);
+			const rejected = expect(deposited).rejects.toBeInstanceOf(ClosedError);
+			await run(10_000);
+			await rejected;
+			const left = peer.kvcr.pollCompleted();
+			if (close) {
+				cluster.peers.splice(cluster.peers.indexOf(peer), 1);
+				continue;
+			}
+			// What completed after the driver's last poll is the owner's to collect.
+			for (const { entries } of left)
+				peer.kvcr.release(entries.flatMap((one) => one.releaseHandle ?? []));
+			expect(peer.kvcr.stats().cache?.claims).toBe(0);
+		}
+	});
+
+	it("begins nothing for a signal that it cannot listen to", async () => {
+		const broken = {
+			aborted: false,
+			addEventListener() {
+				throw new Error("broken");
+			},
+			removeEventListener() {},
+		};
+		const half = { aborted: false, addEventListener() {} };
+		for (const signal of [broken, half])
+			await expect(
+				driver.fetch([B], { signal: signal as never }),
+			).rejects.toThrow();
+		await run();
+		expect(leftovers(target)).toEqual(NOTHING_LEFT);
+	});
 });

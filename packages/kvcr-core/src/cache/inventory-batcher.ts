@@ -1,4 +1,5 @@
 /** Collects what came to and went from managed G2, and delivers it in few events. */
+import { disregard } from "../ports/foreign.js";
 import {
 	type Clock,
 	type InventorySink,
@@ -76,21 +77,25 @@ export class InventoryBatcher {
 		this.#disarm();
 		for (const { removed, texts } of groups) {
 			try {
-				this.#options.sink({
-					keys: texts.map(keyFromText),
-					tier: "DRAM",
-					removed,
-				});
-			} catch (error) {
-				if (this.#reported) continue;
-				this.#reported = true;
-				this.#options.logger.warn(
-					{ error },
-					"inventory sink failed; its event is lost and further failures are not logged",
+				const keys = texts.map(keyFromText);
+				disregard(
+					this.#options.sink({ keys, tier: "DRAM", removed }),
+					this.#failed,
 				);
+			} catch (error) {
+				this.#failed(error);
 			}
 		}
 	}
+
+	readonly #failed = (error: unknown): void => {
+		if (this.#reported) return;
+		this.#reported = true;
+		this.#options.logger.warn(
+			{ error },
+			"inventory sink failed; its event is lost and further failures are not logged",
+		);
+	};
 
 	/** Releases the timer. */
 	close(): void {

@@ -1,4 +1,5 @@
 /** Calls into a placement policy that may throw or answer nonsense: either becomes a value, never an exception. */
+import { disregard } from "../ports/foreign.js";
 import type {
 	BlockMeta,
 	IngestSource,
@@ -38,6 +39,7 @@ export class PolicyGuard {
 		try {
 			const answer: unknown = this.#policy.decideIngest(meta, source);
 			if (answer === "keep" || answer === "drop") return answer;
+			disregard(answer, () => {});
 			return new PolicyError("decideIngest", `answered ${String(answer)}`);
 		} catch (cause) {
 			return threw("decideIngest", cause);
@@ -51,6 +53,7 @@ export class PolicyGuard {
 		try {
 			const answer: unknown = this.#policy.decideEviction(meta);
 			if (answer === "evict" || answer === "keep") return answer;
+			disregard(answer, () => {});
 			return new PolicyError("decideEviction", `answered ${String(answer)}`);
 		} catch (cause) {
 			return threw("decideEviction", cause);
@@ -65,6 +68,7 @@ export class PolicyGuard {
 		try {
 			const score: unknown = this.#policy.evictionScore(meta);
 			if (typeof score === "number" && !Number.isNaN(score)) return score;
+			disregard(score, () => {});
 			this.#warn(
 				"evictionScore",
 				new PolicyError("evictionScore", `answered ${String(score)}`),
@@ -81,7 +85,9 @@ export class PolicyGuard {
 	decideRecovery(failure: PlacementFailure): "fail" | "wait" {
 		this.#deciding = true;
 		try {
-			return this.#policy.decideRecovery(failure) === "wait" ? "wait" : "fail";
+			const answer: unknown = this.#policy.decideRecovery(failure);
+			disregard(answer, (cause) => this.#warn("decideRecovery", cause));
+			return answer === "wait" ? "wait" : "fail";
 		} catch (cause) {
 			this.#warn("decideRecovery", cause);
 			return "fail";
@@ -92,7 +98,9 @@ export class PolicyGuard {
 
 	onIngest(meta: BlockMeta): void {
 		try {
-			this.#policy.onIngest?.(meta);
+			disregard(this.#policy.onIngest?.(meta), (cause) =>
+				this.#warn("onIngest", cause),
+			);
 		} catch (cause) {
 			this.#warn("onIngest", cause);
 		}
@@ -100,7 +108,9 @@ export class PolicyGuard {
 
 	onRemove(meta: BlockMeta): void {
 		try {
-			this.#policy.onRemove?.(meta);
+			disregard(this.#policy.onRemove?.(meta), (cause) =>
+				this.#warn("onRemove", cause),
+			);
 		} catch (cause) {
 			this.#warn("onRemove", cause);
 		}

@@ -1,4 +1,5 @@
 /** Tells a capacity manager, once per shortage, that a pool is running out of slots it could give. */
+import { disregard } from "../ports/foreign.js";
 import type { CapacityListener, Logger } from "../ports/index.js";
 import type { SlotPool } from "./slot-pool.js";
 
@@ -54,14 +55,18 @@ export class CapacityWatermark {
 		}
 		if (needed === undefined) return;
 		try {
-			this.#listener(needed);
+			disregard(this.#listener(needed), this.#failed);
 		} catch (error) {
-			if (this.#reported) return;
-			this.#reported = true;
-			this.#logger.warn(
-				{ error },
-				"capacity listener failed; further failures are not logged",
-			);
+			this.#failed(error);
 		}
 	}
+
+	readonly #failed = (error: unknown): void => {
+		if (this.#reported) return;
+		this.#reported = true;
+		this.#logger.warn(
+			{ error },
+			"capacity listener failed; further failures are not logged",
+		);
+	};
 }

@@ -4,6 +4,7 @@
  * framework takes it back. Everything here runs in the owner's turn.
  */
 import type { KeyRef } from "../owner/key-ref.js";
+import { disregard } from "../ports/foreign.js";
 import type {
 	FrameworkPiece,
 	FrameworkPins,
@@ -11,7 +12,12 @@ import type {
 	PinHandle,
 	PinRequestId,
 } from "../ports/index.js";
-import { blockKey, keyText } from "../ports/index.js";
+import {
+	blockKey,
+	InvalidArgumentError,
+	keyFromText,
+	keyText,
+} from "../ports/index.js";
 import type { Telemetry } from "../telemetry/telemetry.js";
 
 /** An operation that wants to read framework memory. */
@@ -188,7 +194,17 @@ export class PinLedger {
 	): void {
 		let id: PinRequestId;
 		try {
-			id = this.#pins.request(missing.map((ref) => ref.key));
+			// From the text: the keys may be views of a message, whose memory a channel may use again.
+			id = this.#pins.request(missing.map((ref) => keyFromText(ref.text)));
+			if (typeof id !== "bigint") {
+				disregard(id, () => {});
+				throw new InvalidArgumentError(
+					"FrameworkPins.request",
+					"result",
+					id,
+					"a bigint",
+				);
+			}
 		} catch (error) {
 			this.#telemetry.warnOnce(
 				"pin-request",
@@ -220,7 +236,9 @@ export class PinLedger {
 		const answers: (readonly [PinRequestId, GrantedPin | undefined])[] = [];
 		try {
 			// One by one: what came before a failure counts.
-			for (const answer of this.#pins.pollResults()) answers.push(answer);
+			const results = this.#pins.pollResults();
+			disregard(results, () => {});
+			for (const answer of results) answers.push(answer);
 		} catch (error) {
 			this.#telemetry.warnOnce(
 				"pin-poll",
@@ -325,7 +343,7 @@ export class PinLedger {
 			this.#forget(request);
 			this.#withdrawn.set(id, POLLS_AFTER_CANCEL);
 			try {
-				this.#pins.cancel(id);
+				disregard(this.#pins.cancel(id), () => {});
 			} catch (error) {
 				this.#telemetry.warnOnce(
 					"pin-cancel",
@@ -354,7 +372,9 @@ export class PinLedger {
 		pin.releasing = true;
 		let accepted = false;
 		try {
-			accepted = this.#pins.release(pin.handle) === true;
+			const answer: unknown = this.#pins.release(pin.handle);
+			disregard(answer, () => {});
+			accepted = answer === true;
 		} catch (error) {
 			this.#telemetry.warnOnce(
 				"pin-release",

@@ -1,4 +1,5 @@
 /** From resolved hashes to fetches: validation against this side's adapter and pools, and grouping by layout. */
+import { disregard } from "../ports/foreign.js";
 import type { KeyAdapter } from "../ports/key-adapter.js";
 import type { BlockKey, RouterHash } from "../ports/names.js";
 import type { ResolvedHash } from "../protocol/index.js";
@@ -94,7 +95,9 @@ function hasHash(
 	rules: ValidationRules,
 ): boolean {
 	try {
-		return rules.adapter.decode(key) === hash;
+		const decoded: unknown = rules.adapter.decode(key);
+		disregard(decoded, rules.onAdapterError);
+		return decoded === hash;
 	} catch (error) {
 		rules.onAdapterError(error);
 		return false;

@@ -16,7 +16,7 @@ import type {
 } from "./calls.js";
 import type { DepositSource } from "./deposit-work.js";
 import type { FrameworkMemory } from "./framework-memory.js";
-import { type KeyRef, keyRef } from "./key-ref.js";
+import { type KeyRef, ownKeyRef } from "./key-ref.js";
 
 /** A batch without its repetitions: keys and what goes with them, of equal length. */
 export interface Batch<T> {
@@ -125,7 +125,7 @@ function readBatch<Item extends { readonly key: Uint8Array }, T>(
 				item,
 				"an object with a key",
 			);
-		const ref = keyRef(blockKey(item.key, operation, `${at}.key`));
+		const ref = ownKeyRef(blockKey(item.key, operation, `${at}.key`));
 		const value = read(item, at);
 		if (seen.has(ref.text)) continue;
 		seen.add(ref.text);

@@ -18,7 +18,7 @@ export type DepositPiece =
 
 /** A block to deposit: its pieces in layout order. */
 export interface DepositBlock {
-	/** Full key, 1 to 1024 bytes; not changed afterwards. */
+	/** Full key, 1 to 1024 bytes. */
 	readonly key: Uint8Array;
 	/** At least one; their labels are the layout of the block. */
 	readonly pieces: readonly DepositPiece[];

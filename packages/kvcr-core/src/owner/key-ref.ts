@@ -19,7 +19,15 @@ export function keyRef(key: BlockKey): KeyRef {
 }
 
 /**
- * Checks one key of a list and pairs it with its text.
+ * The same for a key of the caller, which may use its bytes for something else after the call: they are copied, and the
+ * text is that of the copy.
+ */
+export function ownKeyRef(key: BlockKey): KeyRef {
+	return keyRef(new Uint8Array(key) as BlockKey);
+}
+
+/**
+ * Checks one key of a list and pairs it with its text; the key stays the caller's.
  * @throws InvalidArgumentError naming `argument[index]`.
  */
 export function listedKeyRef(
@@ -66,7 +74,7 @@ export function keyRefs(
 	const refs: KeyRef[] = [];
 	let index = 0;
 	for (const key of keys) {
-		const ref = listedKeyRef(key, operation, argument, index);
+		const ref = ownKeyRef(listedKeyRef(key, operation, argument, index).key);
 		index += 1;
 		if (seen.has(ref.text)) continue;
 		seen.add(ref.text);

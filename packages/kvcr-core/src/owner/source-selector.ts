@@ -1,6 +1,7 @@
 /** Where a missing block can be had from, according to the advice of a request. Local knowledge only. */
 import type { AdviceStore } from "../hints/index.js";
-import type { AdviceId, KeyAdapter } from "../ports/index.js";
+import { disregard } from "../ports/foreign.js";
+import type { AdviceId, KeyAdapter, RouterHash } from "../ports/index.js";
 import type { Telemetry } from "../telemetry/telemetry.js";
 import type { KeyRef } from "./key-ref.js";
 
@@ -47,14 +48,19 @@ export class SourceSelector {
 		let policy:
 			| { readonly mode: "copy" | "move"; readonly allowFramework: boolean }
 			| undefined;
-		try {
-			policy = advice.policyFor(this.#adapter.decode(ref.key));
-		} catch (error) {
+		const failed = (error: unknown) =>
 			this.#telemetry.warnOnce(
 				"adapter-decode",
 				{ error },
 				"key adapter failed to decode a block key",
 			);
+		try {
+			const hash: unknown = this.#adapter.decode(ref.key);
+			if (typeof hash === "bigint")
+				policy = advice.policyFor(hash as RouterHash);
+			else disregard(hash, failed);
+		} catch (error) {
+			failed(error);
 		}
 		return (
 			policy && {

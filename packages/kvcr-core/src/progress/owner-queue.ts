@@ -2,6 +2,7 @@
  * What progress hands to the owner. Progress never runs owner-visible work itself: it queues a task here and calls the
  * wake listeners; the owner runs the tasks inside its next API call or `pollCompleted()`.
  */
+import { disregard } from "../ports/foreign.js";
 
 /** Tasks for the owner, in order, and the listeners that tell it to come. */
 export class OwnerQueue {
@@ -35,7 +36,7 @@ export class OwnerQueue {
 	wake(): void {
 		for (const listener of this.#listeners) {
 			try {
-				listener();
+				disregard(listener(), this.#onListenerError);
 			} catch (error) {
 				this.#onListenerError(error);
 			}

@@ -2,7 +2,9 @@
  * Figures and events of one instance. Every name and label value used here is fixed in this file, so the number of
  * series is bounded whatever peers send.
  */
+
 import { channel } from "node:diagnostics_channel";
+import { disregard } from "../ports/foreign.js";
 import type { Incarnation, Logger, TelemetryStats } from "../ports/index.js";
 
 /** Diagnostics channel with one message per hash of an independent hint: `HintOutcomeReport` and the `instance`. */
@@ -216,9 +218,9 @@ export class Telemetry {
 	}
 
 	/** Foreign code (a logger, a metrics registry) must not disturb progress. */
-	#guard(call: () => void): void {
+	#guard(call: () => unknown): void {
 		try {
-			call();
+			disregard(call(), () => {});
 		} catch {
 			// There is nowhere left to report a failing reporter to.
 		}

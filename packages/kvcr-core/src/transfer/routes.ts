@@ -187,7 +187,11 @@ export class RouteTable {
 			catalog.set(catalogKey(false, label), index++);
 		this.#catalogs.set(route, catalog);
 		this.#routes.set(route.agentName, route);
-		this.#agent.connect(remote);
+		try {
+			this.#agent.connect(remote);
+		} catch {
+			// Only ahead of need: the first write tells what is wrong.
+		}
 		this.#armSweep();
 		this.#options.onLoaded?.(route.incarnation);
 		return route;

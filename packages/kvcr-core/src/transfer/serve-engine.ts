@@ -388,7 +388,16 @@ export class ServeEngine {
 		if (job.state !== "writing" || job.transfer === undefined) return;
 		const { agent, clock, operationTimeoutMs, abandonTimeoutMs } = this.#o;
 		job.enter("cancelling");
-		agent.cancel(job.transfer);
+		try {
+			agent.cancel(job.transfer);
+		} catch (error) {
+			// The write goes on: its claims stay until it ends.
+			this.#o.telemetry.warnOnce(
+				"cancel",
+				{ error, peer: job.request.route.agentName },
+				"the transfer agent failed to cancel a write",
+			);
+		}
 		this.#o.replies.notify(job.request, { success: false, terminal: false });
 		job.timer?.cancel();
 		const until =
