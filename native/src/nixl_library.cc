@@ -52,7 +52,11 @@ int findUcp(dl_phdr_info* info, size_t, void* out) {
 
 }  // namespace
 
-void prepareEnvironment() { setenv("UCX_MEM_EVENTS", "n", 0); }
+void prepareEnvironment() {
+  setenv("UCX_MEM_EVENTS", "n", 0);
+  // Otherwise loading a peer waits until TCP has connected to it, or has given up: minutes, where nobody answers.
+  setenv("UCX_TCP_CONN_NB", "y", 0);
+}
 
 const NixlLibrary* loadNixlLibrary(const std::string& path) {
   LoadState& state = loadState();

@@ -251,8 +251,10 @@ export class NixlTransferAgent implements TransferAgent {
 				remote: remote.name,
 			});
 			// NIXL forgets a peer whose connection broke; its handle is of no more use.
-			if (translated instanceof StaleRemoteError && remote.inFlight === 0)
-				this.#remotes.drop(remote);
+			if (translated instanceof StaleRemoteError) {
+				remote.broken = true;
+				this.#remotes.settle(remote);
+			}
 			throw translated;
 		}
 		remote.inFlight += 1;
@@ -382,9 +384,14 @@ export class NixlTransferAgent implements TransferAgent {
 			const inFlight = this.#inFlight.get(id);
 			if (inFlight === undefined) continue;
 			this.#inFlight.delete(id);
-			inFlight.remote.inFlight -= 1;
-			for (const region of inFlight.regions) region.inFlight -= 1;
+			const { remote, regions } = inFlight;
+			remote.inFlight -= 1;
+			for (const region of regions) region.inFlight -= 1;
 			const outcome = OUTCOMES[flat[i + 1] as number] ?? "failed";
+			// What else can make a write fail was refused before it was posted.
+			if (outcome === "failed") remote.broken = true;
+			if (remote.broken && this.#closing === undefined)
+				this.#remotes.settle(remote);
 			const transfer = id as TransferId;
 			if (outcome === "done") this.#completed.push({ transfer, outcome });
 			else {
@@ -407,7 +414,7 @@ export class NixlTransferAgent implements TransferAgent {
 				remote,
 				"a handle of addRemote",
 			);
-		if (!this.#remotes.has(remote))
+		if (remote.broken || !this.#remotes.has(remote))
 			throw new StaleRemoteError(operation, remote.name);
 		return remote;
 	}

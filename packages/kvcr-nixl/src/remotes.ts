@@ -27,6 +27,8 @@ export class NixlRemote implements RemoteAgent {
 	inFlight = 0;
 	/** True once replaced or removed. */
 	stale = false;
+	/** True once its connection failed. It does not recover: the peer has to be loaded afresh. */
+	broken = false;
 
 	/** @internal */
 	constructor(id: number, name: string, regions: readonly RegionDescriptor[]) {
@@ -130,20 +132,24 @@ export class Remotes {
 	remove(operation: string, remote: NixlRemote): void {
 		if (!this.has(remote)) return;
 		if (remote.inFlight > 0) throw new RemoteBusyError(operation, remote.name);
-		this.drop(remote);
+		this.#drop(remote);
 	}
 
-	/** Forgets a peer that NIXL has given up already. */
-	drop(remote: NixlRemote): void {
-		remote.stale = true;
-		if (this.#byName.get(remote.name)?.remote !== remote) return;
-		this.#byName.delete(remote.name);
-		this.#native.dropRemote(remote.id);
+	/** Forgets a peer whose connection failed, once no write can still end under its name. */
+	settle(remote: NixlRemote): void {
+		if (remote.broken && remote.inFlight === 0) this.#drop(remote);
 	}
 
 	/** True for a current handle of this agent. */
 	has(remote: NixlRemote): boolean {
 		return !remote.stale && this.#byName.get(remote.name)?.remote === remote;
+	}
+
+	#drop(remote: NixlRemote): void {
+		remote.stale = true;
+		if (this.#byName.get(remote.name)?.remote !== remote) return;
+		this.#byName.delete(remote.name);
+		this.#native.dropRemote(remote.id);
 	}
 }
 

@@ -64,7 +64,10 @@ export interface MemoryRegion {
 	release(): void;
 }
 
-/** A loaded remote agent. A handle is good for one generation; after removal or replacement it is stale. */
+/**
+ * A loaded remote agent. A handle is good for one generation: after removal or replacement, and once the connection is known
+ * to be broken, it is stale. Loading the same metadata again connects afresh.
+ */
 export interface RemoteAgent {
 	/** Name of the remote agent as its metadata states it. */
 	readonly name: string;
@@ -162,7 +165,8 @@ export interface TransferAgent {
 	 * Loads a peer and prepares its regions. The agent's own metadata is allowed: transfers to itself work.
 	 * Loading a blob of an agent name that is loaded already replaces it: the former handle becomes stale.
 	 * @throws InvalidMetadataError for unusable bytes or regions that the metadata does not cover (where that is detectable),
-	 * RemoteBusyError when the name is loaded and has writes in flight.
+	 * RemoteBusyError when the name is loaded and has writes in flight, TransferAgentError when the peer cannot be reached
+	 * (where that shows at once).
 	 */
 	addRemote(
 		metadata: Uint8Array,

@@ -1,0 +1,45 @@
+import { describe, expect, it } from "vitest";
+import { missingNixl, runChild } from "./helpers.js";
+import { OVER_RELAYS } from "./relay.js";
+
+/** What the child says that happened. */
+async function happens(mode: string): Promise<unknown[]> {
+	const ended = await runChild("connections.ts", [mode], OVER_RELAYS);
+	expect(ended, ended.stderr).toMatchObject({ code: 0, signal: null });
+	return JSON.parse(ended.stdout) as unknown[];
+}
+
+const suite = missingNixl === undefined ? describe.concurrent : describe.skip;
+
+suite("a connection between two living peers", () => {
+	it("that breaks costs one write, then the peer has to introduce itself, and all is well", async () => {
+		expect(await happens("idleReset")).toEqual([
+			"done",
+			"failed",
+			"ERR_KVCR_STALE_REMOTE",
+			"ERR_KVCR_STALE_REMOTE",
+			"done",
+			"done",
+			true,
+			"ERR_KVCR_STALE_REMOTE",
+		]);
+	});
+
+	it("that breaks under writes is made again only after all of them have ended", async () => {
+		expect(await happens("busyReset")).toEqual([
+			"done",
+			"ERR_KVCR_REMOTE_BUSY",
+			"failed",
+			"failed",
+			"failed",
+			"ERR_KVCR_STALE_REMOTE",
+			"ERR_KVCR_STALE_REMOTE",
+			"done",
+		]);
+	});
+
+	it("holds nothing up while nobody answers", async () => {
+		const [longest] = await happens("silence");
+		expect(longest).toBeLessThan(1_000);
+	});
+});
