@@ -52,6 +52,8 @@ export interface WorkerOptions {
 	readonly integrity?: "off" | "verify";
 	/** Its agent flips one bit of what the first write brings. */
 	readonly flipsOneBit?: boolean;
+	/** NIXL: peers reach its agent over TCP, through a relay that can break their connections. */
+	readonly behindRelay?: boolean;
 }
 
 /** A block by key and layout; its bytes are computed. */
@@ -102,6 +104,8 @@ export interface Commands {
 	poll: { args: [boolean]; result: undefined };
 	/** Takes or gives back the state lock. */
 	lock: { args: [boolean]; result: undefined };
+	/** Resets the connections of those that write to it: see `behindRelay`. */
+	resetConnections: { args: []; result: undefined };
 	/** Blocks the event loop. */
 	block: { args: [number]; result: undefined };
 	stats: { args: []; result: KvcrStats };

@@ -13,6 +13,7 @@ import {
 	silentLogger,
 	type TransferAgent,
 } from "kvcr-core";
+import { Relay } from "../../packages/kvcr-nixl/test/relay.js";
 import { ListAdapter, pieceBytes } from "./blocks.js";
 import type {
 	CommandName,
@@ -46,12 +47,21 @@ export async function createInstance(
 		{ name: "kv", slotBytes: 65_536, slotCount: 64 },
 	];
 
+	let relay: Relay | undefined;
+
 	async function makeAgent(): Promise<TransferAgent> {
 		if (options.agent === "nixl") {
 			const { NixlTransferAgent } = await import("kvcr-nixl");
-			return NixlTransferAgent.create(
-				options.agentName === undefined ? {} : { name: options.agentName },
-			);
+			const create = () =>
+				NixlTransferAgent.create(
+					options.agentName === undefined ? {} : { name: options.agentName },
+				);
+			if (!options.behindRelay) return create();
+			const [agent, before] = await Relay.before(create);
+			relay = before;
+			const metadata = agent.localMetadata.bind(agent);
+			agent.localMetadata = () => before.redirect(metadata());
+			return agent;
 		}
 		const { PortableTransferAgent } = await import("kvcr-core/portable");
 		return PortableTransferAgent.create();
@@ -255,6 +265,10 @@ export async function createInstance(
 			}
 			return undefined;
 		},
+		resetConnections() {
+			relay?.reset();
+			return undefined;
+		},
 		block(ms) {
 			Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 			return undefined;
@@ -274,6 +288,7 @@ export async function createInstance(
 		async close() {
 			driver?.stop();
 			await kvcr.close();
+			await relay?.close();
 			unsubscribe(HINT_OUTCOME_CHANNEL, onOutcome);
 			return undefined;
 		},

@@ -2,6 +2,7 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { OVER_RELAYS } from "../../packages/kvcr-nixl/test/relay.js";
 import type {
 	CommandName,
 	Commands,
@@ -82,6 +83,7 @@ export class Worker implements TestWorker {
 			{
 				serialization: "advanced",
 				stdio: ["ignore", "inherit", "pipe", "ipc"],
+				env: { ...process.env, ...(options.behindRelay && OVER_RELAYS) },
 				execArgv: [
 					...["--expose-gc", "--import", import.meta.resolve("tsx")],
 					// Workers read the built packages, as an application would. During work on a package its sources are quicker.

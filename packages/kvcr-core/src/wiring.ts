@@ -228,7 +228,7 @@ export function wire(
 		link,
 		routes,
 		fences: new FenceTable(Math.max(settings.maxPeers, MIN_FENCED_PEERS)),
-		replies: new ServeReplies(agent, link, telemetry),
+		replies: new ServeReplies(agent, link, routes, telemetry),
 		memory: new SourceMemory({ cache, pins, lock, owner, telemetry }),
 		lock,
 		owner,

@@ -401,6 +401,25 @@ describe("route generations", () => {
 		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
 	});
 
+	it("a write that fails with its connection is asked for again, over a new one, within the same fetch", async () => {
+		const source = await cluster.peer("source", {
+			agentOptions: { mode: "manual" },
+		});
+		const target = await cluster.peer("target");
+		cluster.deposit(source, A);
+		const handle = fetchFrom(target, source);
+		const [write] = source.agent.writes;
+		source.agent.mode = "auto";
+		write?.fail();
+		// As agents do that know their connection to be gone.
+		source.agent.removeRemote(
+			source.agent.addRemote(target.agent.localMetadata(), []),
+		);
+		cluster.run(300);
+		expect(outcomesOf(target, handle)).toEqual(["SUCCESS"]);
+		expect(hasRightBytes(entriesOf(target, handle)?.[0])).toBe(true);
+	});
+
 	it("a target that is idle for long is unloaded on its own deadline, and served again when it comes back", async () => {
 		const source = await cluster.peer("source", {
 			limits: { idlePeerMs: 5_000 },

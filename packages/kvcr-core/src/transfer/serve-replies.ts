@@ -1,10 +1,11 @@
 /** What a source says to its targets besides the writes themselves. */
+import { StaleRemoteError } from "../ports/errors.js";
 import type { OpHandle, TransferAgent } from "../ports/index.js";
 import type { MessageHeader } from "../protocol/index.js";
 import { encodeWriteDone } from "../protocol/index.js";
 import type { Telemetry } from "../telemetry/telemetry.js";
 import type { ControlLink } from "./control-link.js";
-import type { Route } from "./routes.js";
+import type { Route, RouteTable } from "./routes.js";
 
 /** Whom to tell about the end of an operation. */
 export interface ReplyAddress {
@@ -19,11 +20,18 @@ export interface ReplyAddress {
 export class ServeReplies {
 	readonly #agent: TransferAgent;
 	readonly #link: ControlLink;
+	readonly #routes: Pick<RouteTable, "drop">;
 	readonly #telemetry: Telemetry;
 
-	constructor(agent: TransferAgent, link: ControlLink, telemetry: Telemetry) {
+	constructor(
+		agent: TransferAgent,
+		link: ControlLink,
+		routes: Pick<RouteTable, "drop">,
+		telemetry: Telemetry,
+	) {
 		this.#agent = agent;
 		this.#link = link;
+		this.#routes = routes;
 		this.#telemetry = telemetry;
 	}
 
@@ -102,8 +110,10 @@ export class ServeReplies {
 				route.remote,
 				encodeWriteDone({ opHandle, ...done }),
 			);
-		} catch {
-			// A stale route has no way home; the control channel may.
+		} catch (error) {
+			// A stale route has no way home; the control channel may. The answer makes the target introduce itself again, and that
+			// must not find the same dead handle.
+			if (error instanceof StaleRemoteError) this.#routes.drop(route);
 		}
 		if (sent || done.success || done.terminal === false) return;
 		if (replyTo === undefined) return;
