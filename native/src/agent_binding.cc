@@ -194,16 +194,16 @@ Napi::Value AgentBinding::localMetadata(const Napi::CallbackInfo& info) {
   });
 }
 
-// addRemote(id, name, metadata, regions: BigUint64Array of (addr, stride, size, count), replaces, reload)
+// addRemote(id, name, connections, metadata, regions: BigUint64Array of (addr, stride, size, count), replaces, reload)
 Napi::Value AgentBinding::addRemote(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
-    auto words = info[3].As<Napi::BigUint64Array>();
+    auto words = info[4].As<Napi::BigUint64Array>();
     std::vector<RemoteRegion> regions;
     for (size_t i = 0; i + 3 < words.ElementLength(); i += 4) {
       regions.push_back({words[i], words[i + 1], words[i + 2], words[i + 3]});
     }
-    engine().addRemote(uint32Of(info[0]), stringOf(info[1]), bytesOf(info[2]), std::move(regions), uint32Of(info[4]),
-                       info[5].ToBoolean().Value());
+    engine().addRemote(uint32Of(info[0]), stringOf(info[1]), {bytesOf(info[2]), bytesOf(info[3])}, std::move(regions),
+                       uint32Of(info[5]), info[6].ToBoolean().Value());
     poller_->open();
     return info.Env().Undefined();
   });

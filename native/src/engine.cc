@@ -71,7 +71,7 @@ std::string Engine::localMetadata() {
   return agent_->localMetadata();
 }
 
-void Engine::addRemote(uint32_t id, const std::string& name, const std::string& metadata,
+void Engine::addRemote(uint32_t id, const std::string& name, const PeerMetadata& metadata,
                        std::vector<RemoteRegion> regions, uint32_t replaces, bool reload) {
   {
     ++waiters_;
@@ -79,7 +79,7 @@ void Engine::addRemote(uint32_t id, const std::string& name, const std::string& 
     --waiters_;
     // The new one first: bytes that turn out to be unusable must not cost the peer that is loaded.
     if (reload) {
-      agent_->addRemote(id, name, metadata.data(), metadata.size(), std::move(regions));
+      agent_->addRemote(id, name, metadata, std::move(regions));
     } else {
       agent_->readdRemote(id, name, std::move(regions));
     }

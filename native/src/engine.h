@@ -39,7 +39,7 @@ class Engine {
   void adoptRegion(uint32_t id, Region region);
   void dropRegion(uint32_t id);
   std::string localMetadata();
-  void addRemote(uint32_t id, const std::string& name, const std::string& metadata, std::vector<RemoteRegion> regions,
+  void addRemote(uint32_t id, const std::string& name, const PeerMetadata& metadata, std::vector<RemoteRegion> regions,
                  uint32_t replaces, bool reload);
   void dropRemote(uint32_t id);
 

@@ -141,30 +141,35 @@ std::string NixlAgentHandle::localMetadata() {
   return blob;
 }
 
-void NixlAgentHandle::addRemote(uint32_t id, const std::string& expectedName, const void* metadata, size_t bytes,
+void NixlAgentHandle::addRemote(uint32_t id, const std::string& name, const PeerMetadata& metadata,
                                 std::vector<RemoteRegion> regions) {
   Remote remote;
-  remote.name = expectedName;
-  remote.self = expectedName == name_;
+  remote.name = name;
+  remote.self = name == name_;
   remote.regions = std::move(regions);
   if (!remote.self) {
-    char* loaded = nullptr;
-    const NixlStatus status = api().loadRemoteMetadata(agent_, metadata, bytes, &loaded);
-    const std::string loadedName = loaded != nullptr ? loaded : "";
-    free(loaded);
-    if (status != kNixlSuccess || loadedName != expectedName) {
-      // A refused blob may leave half of itself behind.
-      api().invalidateRemote(agent_, expectedName.c_str());
-      throw NativeError(kErrMetadata, "NIXL answered " + describeStatus(status));
-    }
+    // In two steps, since NIXL has one status for all failures: what failed may work another time, or never.
+    load(name, metadata.connections, kErrEngine, "connecting to the peer");
+    load(name, metadata.whole, kErrMetadata, "loading its memory");
   }
   try {
     checkCovered(remote);
   } catch (...) {
-    if (!remote.self) api().invalidateRemote(agent_, expectedName.c_str());
+    if (!remote.self) api().invalidateRemote(agent_, name.c_str());
     throw;
   }
   remotes_[id] = std::move(remote);
+}
+
+void NixlAgentHandle::load(const std::string& name, const std::string& metadata, const char* code, const char* what) {
+  char* loaded = nullptr;
+  const NixlStatus status = api().loadRemoteMetadata(agent_, metadata.data(), metadata.size(), &loaded);
+  const bool asNamed = loaded != nullptr && name == loaded;
+  free(loaded);
+  if (status == kNixlSuccess && asNamed) return;
+  // A refused blob may leave half of itself behind.
+  api().invalidateRemote(agent_, name.c_str());
+  throw NativeError(code, std::string(what) + ": NIXL answered " + describeStatus(status));
 }
 
 void NixlAgentHandle::readdRemote(uint32_t id, const std::string& name, std::vector<RemoteRegion> regions) {

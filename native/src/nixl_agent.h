@@ -42,6 +42,12 @@ struct RemoteRegion {
   uint64_t count = 0;
 };
 
+// A peer's metadata, and what of it NIXL needs for connecting.
+struct PeerMetadata {
+  std::string connections;
+  std::string whole;
+};
+
 struct Remote {
   std::string name;
   bool self = false;
@@ -77,10 +83,9 @@ class NixlAgentHandle {
   void deregister(const Region& region);
 
   std::string localMetadata();
-  // Loads a peer and checks that its metadata covers the regions. Throws NativeError(kErrMetadata or
-  // kErrCoverage); nothing usable stays loaded.
-  void addRemote(uint32_t id, const std::string& expectedName, const void* metadata, size_t bytes,
-                 std::vector<RemoteRegion> regions);
+  // Loads a peer and checks that its metadata covers the regions. Throws NativeError: kErrEngine when it cannot be
+  // connected to, else kErrMetadata or kErrCoverage; nothing usable stays loaded.
+  void addRemote(uint32_t id, const std::string& name, const PeerMetadata& metadata, std::vector<RemoteRegion> regions);
   // Uses what is loaded for another handle's agent again, with other regions.
   void readdRemote(uint32_t id, const std::string& name, std::vector<RemoteRegion> regions);
   const Remote* findRemote(uint32_t id) const;
@@ -90,6 +95,7 @@ class NixlAgentHandle {
   void dropRemote(uint32_t id, bool unload);
 
  private:
+  void load(const std::string& name, const std::string& metadata, const char* code, const char* what);
   void checkCovered(const Remote& remote) const;
   bool covers(const std::string& name, uint64_t addr, uint64_t bytes) const;
   void registerRange(uint64_t addr, uint64_t bytes, bool add);

@@ -34,6 +34,8 @@ export interface Metadata {
 	readonly name: string;
 	/** The ways to reach the agent. */
 	readonly transports: readonly Transport[];
+	/** Where the part about memory begins. */
+	readonly memoryAt: number;
 }
 
 /**
@@ -84,6 +86,7 @@ export function readMetadata(
 	}
 	if (text(reader.record("")) !== "MemSection")
 		return refuse("it has no memory section");
+	const memoryAt = reader.at;
 	const sections = reader.count("nixlSecElms");
 	if (sections > 2 * MAX_BACKENDS)
 		return refuse(`it lists ${sections} sections`);
@@ -107,7 +110,7 @@ export function readMetadata(
 		}
 	}
 	if (!reader.atEnd) return refuse("it goes on after its end");
-	return { name, transports };
+	return { name, transports, memoryAt };
 }
 
 /**
@@ -129,6 +132,21 @@ export function underName(
 		length,
 		Buffer.from(alias),
 		metadata.subarray(rest),
+	]);
+}
+
+/** The same blob without memory: what it takes to connect. */
+export function withoutMemory(
+	metadata: Uint8Array,
+	{ memoryAt }: Pick<Metadata, "memoryAt">,
+): Uint8Array {
+	const count = Buffer.alloc(16);
+	count.writeBigUInt64LE(8n);
+	return Buffer.concat([
+		metadata.subarray(0, memoryAt),
+		Buffer.from("nixlSecElms"),
+		count,
+		Buffer.from("|"),
 	]);
 }
 
@@ -170,6 +188,10 @@ class RecordReader {
 	constructor(bytes: Uint8Array, refuse: (reason: string) => never) {
 		this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 		this.#refuse = refuse;
+	}
+
+	get at(): number {
+		return this.#at;
 	}
 
 	get atEnd(): boolean {

@@ -44,10 +44,13 @@ export interface NativeAgent {
 	createRegion(id: number, spec: NativeRegionSpec): Promise<NativeRegion>;
 	dropRegion(id: number): void;
 	localMetadata(): Uint8Array;
-	/** `regions`: four words per region (address, stride, size, count). */
+	/**
+	 * `connections`: the metadata without memory; `regions`: four words per region (address, stride, size, count).
+	 */
 	addRemote(
 		id: number,
 		name: string,
+		connections: Uint8Array,
 		metadata: Uint8Array,
 		regions: BigUint64Array,
 		replaces: number,

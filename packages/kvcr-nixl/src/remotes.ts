@@ -7,7 +7,7 @@ import {
 	type RemoteAgent,
 	RemoteBusyError,
 } from "kvcr-core";
-import { readMetadata, underName } from "./metadata.js";
+import { readMetadata, underName, withoutMemory } from "./metadata.js";
 import type { NativeAgent } from "./native.js";
 import type { Transport } from "./ucx-address.js";
 
@@ -51,7 +51,7 @@ const MAX_REFUSED = 1024;
 /**
  * All loaded peers of one agent. Each load goes to NIXL under a name of its own: NIXL keeps a part of what it refuses, and
  * would refuse everything under that name from then on. For the same reason a blob that was refused once is not shown
- * to NIXL again.
+ * to NIXL again; one whose agent could not be reached may be another time.
  */
 export class Remotes {
 	readonly #native: NativeAgent;
@@ -75,7 +75,8 @@ export class Remotes {
 		metadata: Uint8Array,
 		descriptors: readonly RegionDescriptor[],
 	): NixlRemote {
-		const { name } = readMetadata(operation, metadata, this.#ownTransports());
+		const read = readMetadata(operation, metadata, this.#ownTransports());
+		const { name } = read;
 		const regions = checkDescriptors(operation, metadata, descriptors);
 		const former = this.#byName.get(name);
 		if (former !== undefined && former.remote.inFlight > 0)
@@ -100,6 +101,7 @@ export class Remotes {
 			this.#native.addRemote(
 				remote.id,
 				alias,
+				underName(withoutMemory(metadata, read), name, alias),
 				underName(metadata, name, alias),
 				packDescriptors(regions),
 				former?.remote.id ?? 0,

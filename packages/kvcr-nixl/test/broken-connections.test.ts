@@ -3,8 +3,14 @@ import { missingNixl, runChild } from "./helpers.js";
 import { OVER_RELAYS } from "./relay.js";
 
 /** What the child says that happened. */
-async function happens(mode: string): Promise<unknown[]> {
-	const ended = await runChild("connections.ts", [mode], OVER_RELAYS);
+async function happens(
+	mode: string,
+	env: Record<string, string> = {},
+): Promise<unknown[]> {
+	const ended = await runChild("connections.ts", [mode], {
+		...OVER_RELAYS,
+		...env,
+	});
 	expect(ended, ended.stderr).toMatchObject({ code: 0, signal: null });
 	return JSON.parse(ended.stdout) as unknown[];
 }
@@ -37,6 +43,18 @@ suite("a connection between two living peers", () => {
 			"done",
 		]);
 	});
+
+	it.each([
+		["in the background", "y", "failed"],
+		["at once", "n", "ERR_KVCR_TRANSFER_AGENT"],
+	])(
+		"that cannot be made, which shows %s, can be made later",
+		async (_when, setting, failure) => {
+			expect(
+				await happens("comesAndGoes", { UCX_TCP_CONN_NB: setting }),
+			).toEqual([failure, failure, failure, "done", "done"]);
+		},
+	);
 
 	it("holds nothing up while nobody answers", async () => {
 		const [longest] = await happens("silence");
