@@ -11,7 +11,8 @@ constexpr size_t kInlineSpans = 16;
 // One piece of a bulk write: a quarter of a millisecond of copying, or half of one on small pages.
 constexpr uint64_t kPieceBytes = 2 << 20;
 constexpr size_t kPieceSpans = 64;
-constexpr size_t kMaxRequestsInFlight = 128;
+// Of one remote: the rest of its pieces wait here and not inside UCX, where they could not be cancelled.
+constexpr size_t kMaxPiecesInFlight = 128;
 // How long a connection probe keeps the agent polling.
 constexpr Nanos kProbeWindow = 1 * kSecond;
 
@@ -51,7 +52,6 @@ NixlStatus Transfers::post(TransferOrder order, std::vector<Completion>& out) {
   else ++writes_;
   if (posted == kNixlInProgress) {
     transfer->requests.push_back(request);
-    ++requestsInFlight_;
     active_.push_back(std::move(transfer));
     return kNixlSuccess;
   }
@@ -70,47 +70,64 @@ void Transfers::adopt(TransferOrder order) {
   active_.push_back(std::move(transfer));
 }
 
+bool Transfers::postable(const Transfer& transfer) const {
+  if (!transfer.posting()) return false;
+  const auto pieces = pieces_.find(transfer.order.remoteId);
+  return pieces == pieces_.end() || pieces->second < kMaxPiecesInFlight;
+}
+
 bool Transfers::piecesLeft() const {
   for (const auto& transfer : active_) {
-    if (transfer->posting()) return requestsInFlight_ < kMaxRequestsInFlight;
+    if (postable(*transfer)) return true;
   }
   return false;
 }
 
-bool Transfers::postPiece() {
-  if (requestsInFlight_ >= kMaxRequestsInFlight) return false;
-  for (const auto& entry : active_) {
-    Transfer& transfer = *entry;
-    if (!transfer.posting()) continue;
-    piece_.clear();
-    uint64_t room = kPieceBytes;
-    while (transfer.nextSpan < transfer.order.spans.size() && room > 0 && piece_.size() < kPieceSpans) {
-      const Span& span = transfer.order.spans[transfer.nextSpan];
-      const uint64_t rest = span.bytes - transfer.nextOffset;
-      const uint64_t bytes = rest < room ? rest : room;
-      piece_.push_back({span.local + transfer.nextOffset, span.remote + transfer.nextOffset, bytes});
-      room -= bytes;
-      transfer.nextOffset += bytes;
-      if (transfer.nextOffset == span.bytes) {
-        transfer.nextOffset = 0;
-        ++transfer.nextSpan;
-      }
-    }
-    NixlRequest request = nullptr;
-    NixlStatus status = createRequest(transfer, piece_, agent_.options(), &request);
-    if (status == kNixlSuccess) {
-      status = agent_.api().postRequest(agent_.agent(), request, agent_.options());
-      if (status == kNixlInProgress) {
-        transfer.requests.push_back(request);
-        ++requestsInFlight_;
-        return true;
-      }
-      finishRequest(request);
-    }
-    if (status != kNixlSuccess) transfer.failure = status;
-    return true;
+// The oldest transfer of the remote that comes next after the last one, in a circle of all remotes.
+Transfers::Transfer* Transfers::nextToPost() const {
+  Transfer* next = nullptr;
+  uint32_t distance = 0;
+  for (const auto& transfer : active_) {
+    const uint32_t ahead = transfer->order.remoteId - lastRemote_ - 1;
+    if ((next != nullptr && ahead >= distance) || !postable(*transfer)) continue;
+    next = transfer.get();
+    distance = ahead;
   }
-  return false;
+  return next;
+}
+
+bool Transfers::postPiece() {
+  Transfer* next = nextToPost();
+  if (next == nullptr) return false;
+  Transfer& transfer = *next;
+  lastRemote_ = transfer.order.remoteId;
+  piece_.clear();
+  uint64_t room = kPieceBytes;
+  while (transfer.nextSpan < transfer.order.spans.size() && room > 0 && piece_.size() < kPieceSpans) {
+    const Span& span = transfer.order.spans[transfer.nextSpan];
+    const uint64_t rest = span.bytes - transfer.nextOffset;
+    const uint64_t bytes = rest < room ? rest : room;
+    piece_.push_back({span.local + transfer.nextOffset, span.remote + transfer.nextOffset, bytes});
+    room -= bytes;
+    transfer.nextOffset += bytes;
+    if (transfer.nextOffset == span.bytes) {
+      transfer.nextOffset = 0;
+      ++transfer.nextSpan;
+    }
+  }
+  NixlRequest request = nullptr;
+  NixlStatus status = createRequest(transfer, piece_, agent_.options(), &request);
+  if (status == kNixlSuccess) {
+    status = agent_.api().postRequest(agent_.agent(), request, agent_.options());
+    if (status == kNixlInProgress) {
+      transfer.requests.push_back(request);
+      ++pieces_[transfer.order.remoteId];
+      return true;
+    }
+    finishRequest(request);
+  }
+  if (status != kNixlSuccess) transfer.failure = status;
+  return true;
 }
 
 void Transfers::poll(std::vector<Completion>& out) {
@@ -125,7 +142,7 @@ void Transfers::poll(std::vector<Completion>& out) {
       // Only explicit success is success.
       if (status != kNixlSuccess) transfer.failure = status;
       finishRequest(transfer.requests[r]);
-      --requestsInFlight_;
+      if (transfer.bulk) pieceEnded(transfer.order.remoteId);
       transfer.requests[r] = transfer.requests.back();
       transfer.requests.pop_back();
     }
@@ -135,6 +152,11 @@ void Transfers::poll(std::vector<Completion>& out) {
       ++i;
     }
   }
+}
+
+void Transfers::pieceEnded(uint32_t remoteId) {
+  const auto pieces = pieces_.find(remoteId);
+  if (pieces != pieces_.end() && --pieces->second == 0) pieces_.erase(pieces);
 }
 
 bool Transfers::cancel(TransferId id) {
@@ -157,10 +179,7 @@ void Transfers::dropProbes(uint32_t remoteId) {
       ++i;
       continue;
     }
-    for (NixlRequest request : transfer.requests) {
-      finishRequest(request);
-      --requestsInFlight_;
-    }
+    for (NixlRequest request : transfer.requests) finishRequest(request);
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }

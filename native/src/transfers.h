@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,7 +56,8 @@ class Transfers {
   NixlStatus post(TransferOrder order, std::vector<Completion>& out);
   // Takes a bulk order; its pieces are posted by `postPiece`.
   void adopt(TransferOrder order);
-  // Posts one more piece of a bulk order, if one may be posted now.
+  // Posts one more piece of a bulk order, if one may be posted now. Remotes take turns, and one that takes nothing any
+  // more holds up nobody else.
   bool postPiece();
   // Asks every request in flight for its status and reports the transfers that ended.
   void poll(std::vector<Completion>& out);
@@ -68,7 +70,7 @@ class Transfers {
   size_t bulkWrites() const { return bulkWrites_; }
   // True while a connection probe is young enough to be worth polling for.
   bool probing(Nanos now) const { return now < probeUntil_; }
-  // True while a bulk order has pieces left to post.
+  // True while a bulk order has pieces that may be posted now.
   bool piecesLeft() const;
   // Ends the connection probes of a remote, or of all (0).
   void dropProbes(uint32_t remoteId);
@@ -86,6 +88,9 @@ class Transfers {
     bool posting() const { return bulk && !cancelled && failure == kNixlSuccess && nextSpan < order.spans.size(); }
   };
 
+  bool postable(const Transfer& transfer) const;
+  Transfer* nextToPost() const;
+  void pieceEnded(uint32_t remoteId);
   NixlStatus createRequest(const Transfer& transfer, const std::vector<Span>& spans, NixlOptArgs options,
                            NixlRequest* request);
   NixlStatus notifyOf(const Transfer& transfer);
@@ -97,7 +102,10 @@ class Transfers {
   std::vector<Span> piece_;
   size_t writes_ = 0;
   size_t bulkWrites_ = 0;
-  size_t requestsInFlight_ = 0;
+  // Pieces in flight, by remote.
+  std::map<uint32_t, size_t> pieces_;
+  // Whose turn it was last.
+  uint32_t lastRemote_ = 0;
   Nanos probeUntil_ = 0;
 };
 

@@ -1,7 +1,7 @@
 /**
- * A peer in a process of its own. Prints its introduction (metadata and region) as one line of JSON; answers each
- * notification "ping" once it was told, by a line on stdin, who asks. The line "release" ends its region, "report" prints
- * what was heard and written by others. Ends when stdin does.
+ * A peer in a process of its own. Prints its introduction (metadata, a region of 16 MiB and a small one) as one line of
+ * JSON; answers each notification "ping" once it was told, by a line on stdin, who asks. The line "release" ends its large
+ * region, "report" prints what was heard and written by others. Ends when stdin does.
  */
 import { createInterface } from "node:readline";
 import { createAgent } from "../helpers.js";
@@ -12,6 +12,11 @@ const region = await agent.createRegion({
 	label: "peer",
 	elementBytes: 1 << 20,
 	elementCount: 16,
+});
+const small = await agent.createRegion({
+	label: "small",
+	elementBytes: 64,
+	elementCount: 2,
 });
 agent.expectTraffic();
 const heard: string[] = [];
@@ -42,4 +47,4 @@ input.on("line", (line) => {
 	});
 });
 input.on("close", () => void agent.close());
-console.log(JSON.stringify(introduce(agent, [region])));
+console.log(JSON.stringify(introduce(agent, [region, small])));
