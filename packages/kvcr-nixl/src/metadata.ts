@@ -4,6 +4,7 @@
  * `tag, 8-byte little-endian length, value, "|"` behind a header.
  */
 import { InvalidMetadataError } from "kvcr-core";
+import type { MemoryRange } from "./coverage.js";
 import { lacksAddress, type Transport, transportsIn } from "./ucx-address.js";
 
 /** Largest blob accepted, in bytes. A region takes about 64 of them. */
@@ -16,8 +17,12 @@ const HEADER = "nixlSerDes|";
 const LIST_HEADER = "nixlSDList|";
 const MAX_BACKENDS = 64;
 
-/** The largest number NIXL has for a kind of memory. */
+/** NIXL's number for host memory, and the largest it has for a kind of memory. */
+const HOST_MEMORY = 0;
 const LAST_MEMORY_TYPE = 4;
+
+/** The one backend that agents here have. */
+const BACKEND = "UCX";
 
 /** Address, length and device, then a key of at least its own header. */
 const LEAST_DESCRIPTOR_BYTES = 24 + 9;
@@ -34,6 +39,8 @@ export interface Metadata {
 	readonly name: string;
 	/** The ways to reach the agent. */
 	readonly transports: readonly Transport[];
+	/** Host memory that the agent can be written to at, as UCX knows it. */
+	readonly memory: readonly MemoryRange[];
 	/** Where the part about memory begins. */
 	readonly memoryAt: number;
 }
@@ -87,16 +94,18 @@ export function readMetadata(
 	if (text(reader.record("")) !== "MemSection")
 		return refuse("it has no memory section");
 	const memoryAt = reader.at;
+	const memory: MemoryRange[] = [];
 	const sections = reader.count("nixlSecElms");
 	if (sections > 2 * MAX_BACKENDS)
 		return refuse(`it lists ${sections} sections`);
 	for (let i = 0; i < sections; i += 1) {
-		reader.record("bknd");
+		const backend = text(reader.record("bknd"));
 		if (`${text(reader.record("nixlDList"))}|` !== LIST_HEADER)
 			return refuse("a section is not a descriptor list");
-		const memory = reader.record("t");
+		const typeWord = reader.record("t");
+		const type = typeWord.byteLength === 4 ? word(typeWord) : -1;
 		// NIXL uses this number as an index.
-		if (memory.byteLength !== 4 || word(memory) > LAST_MEMORY_TYPE)
+		if (type < 0 || type > LAST_MEMORY_TYPE)
 			return refuse("a section is of an unknown memory type");
 		const descriptors = reader.count("n");
 		for (let d = 0; d < descriptors; d += 1) {
@@ -105,12 +114,15 @@ export function readMetadata(
 				return refuse("a descriptor is cut short");
 			// UCX uses its own number for the kind of memory as an index, too.
 			const kind = descriptor[KEY_MEMORY_TYPE] as number;
-			if (kind > (word(memory) === 0 ? 0 : LAST_KEY_MEMORY_TYPE))
+			if (kind > (type === HOST_MEMORY ? 0 : LAST_KEY_MEMORY_TYPE))
 				return refuse("a memory key is of another memory type");
+			const range = rangeOf(descriptor);
+			if (type === HOST_MEMORY && backend === BACKEND && range !== undefined)
+				memory.push(range);
 		}
 	}
 	if (!reader.atEnd) return refuse("it goes on after its end");
-	return { name, transports, memoryAt };
+	return { name, transports, memory, memoryAt };
 }
 
 /**
@@ -171,6 +183,14 @@ function decodeName(bytes: Uint8Array): string | undefined {
 
 function word(bytes: Uint8Array): number {
 	return Buffer.from(bytes.buffer, bytes.byteOffset, 4).readUInt32LE();
+}
+
+/** What a descriptor is about, if it is on device 0, as all host memory is that agents here tell of. */
+function rangeOf(descriptor: Uint8Array): MemoryRange | undefined {
+	const view = new DataView(descriptor.buffer, descriptor.byteOffset, 24);
+	if (view.getBigUint64(16, true) !== 0n) return undefined;
+	const start = view.getBigUint64(0, true);
+	return { start, end: start + view.getBigUint64(8, true) };
 }
 
 function text(bytes: Uint8Array): string {

@@ -358,6 +358,7 @@ export class NixlTransferAgent implements TransferAgent {
 
 	async #close(): Promise<void> {
 		const operation = "TransferAgent.close";
+		this.#remotes.close();
 		// Registrations under way cannot be stopped, only awaited.
 		while (this.#creations.size > 0)
 			await Promise.allSettled([...this.#creations]);

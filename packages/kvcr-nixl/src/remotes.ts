@@ -1,4 +1,4 @@
-/** The peers an agent has loaded: handles, generations, and what a peer's descriptors must look like. */
+/** The peers an agent has loaded: handles and generations. */
 
 import { createHash } from "node:crypto";
 import {
@@ -7,15 +7,17 @@ import {
 	type RemoteAgent,
 	RemoteBusyError,
 } from "kvcr-core";
-import { readMetadata, underName, withoutMemory } from "./metadata.js";
+import { uncoveredRegion } from "./coverage.js";
+import { checkDescriptors, packDescriptors } from "./descriptors.js";
+import {
+	type Metadata,
+	readMetadata,
+	underName,
+	withoutMemory,
+} from "./metadata.js";
 import type { NativeAgent } from "./native.js";
+import { ParkedRemotes } from "./parked-remotes.js";
 import type { Transport } from "./ucx-address.js";
-
-/** Most regions of one peer. */
-const MAX_REGIONS = 4096;
-
-/** Most elements of one region; indices are 32-bit on the wire. */
-const MAX_ELEMENTS = 2 ** 32;
 
 /** A loaded peer, in one generation. */
 export class NixlRemote implements RemoteAgent {
@@ -39,11 +41,14 @@ export class NixlRemote implements RemoteAgent {
 }
 
 interface Loaded {
+	readonly name: string;
 	readonly remote: NixlRemote;
 	readonly metadata: Buffer;
 	/** What NIXL calls the peer. */
 	readonly alias: string;
 }
+
+const NOTHING = new Uint8Array(0);
 
 /** Most refused blobs remembered. */
 const MAX_REFUSED = 1024;
@@ -58,6 +63,9 @@ export class Remotes {
 	readonly #ownName: string;
 	readonly #refused = new Set<string>();
 	readonly #byName = new Map<string, Loaded>();
+	readonly #parked = new ParkedRemotes<Loaded>(({ remote }) =>
+		this.#native.dropRemote(remote.id),
+	);
 	#nextId = 1;
 	#own: readonly Transport[] | undefined;
 
@@ -82,39 +90,81 @@ export class Remotes {
 		if (former !== undefined && former.remote.inFlight > 0)
 			throw new RemoteBusyError(operation, name);
 		const digest = createHash("sha256").update(metadata).digest("base64");
-		if (this.#refused.has(digest))
-			throw new InvalidMetadataError(
-				operation,
-				metadata,
-				"it was refused before",
-			);
+		const refuse = (reason: string): never => {
+			throw new InvalidMetadataError(operation, metadata, reason);
+		};
+		if (this.#refused.has(digest)) return refuse("it was refused before");
+		const uncovered = uncoveredRegion(regions, read.memory);
+		if (uncovered !== undefined)
+			return refuse(`it does not cover region ${uncovered}`);
 		const remote = new NixlRemote(this.#nextId++, name, regions);
-		// The same blob again needs no new connection.
-		const reload =
-			former === undefined || Buffer.compare(former.metadata, metadata) !== 0;
-		const alias = reload
-			? name === this.#ownName
-				? name
-				: `${name}#${remote.id}`
-			: former.alias;
+		const parked =
+			former === undefined ? this.#parked.take(name, metadata) : undefined;
+		const alias =
+			this.#reuse(remote, former ?? parked, metadata) ??
+			this.#load(remote, metadata, read, (former ?? parked)?.remote, digest);
+		if (former !== undefined) former.remote.stale = true;
+		this.#byName.set(name, {
+			name,
+			remote,
+			metadata: Buffer.from(metadata),
+			alias,
+		});
+		return remote;
+	}
+
+	/** The same blob again needs no new connection. Undefined: it is not the same, or NIXL has dropped the peer meanwhile. */
+	#reuse(
+		remote: NixlRemote,
+		loaded: Loaded | undefined,
+		metadata: Uint8Array,
+	): string | undefined {
+		if (loaded === undefined || Buffer.compare(loaded.metadata, metadata) !== 0)
+			return undefined;
+		try {
+			this.#native.addRemote(
+				remote.id,
+				loaded.alias,
+				NOTHING,
+				NOTHING,
+				packDescriptors(remote.regions),
+				loaded.remote.id,
+				false,
+			);
+			return loaded.alias;
+		} catch (error) {
+			if ((error as { code?: unknown }).code !== "NATIVE_COVERAGE") throw error;
+			return undefined;
+		}
+	}
+
+	#load(
+		remote: NixlRemote,
+		metadata: Uint8Array,
+		read: Metadata,
+		replaces: NixlRemote | undefined,
+		digest: string,
+	): string {
+		const { name } = read;
+		const alias = name === this.#ownName ? name : `${name}#${remote.id}`;
 		try {
 			this.#native.addRemote(
 				remote.id,
 				alias,
 				underName(withoutMemory(metadata, read), name, alias),
 				underName(metadata, name, alias),
-				packDescriptors(regions),
-				former?.remote.id ?? 0,
-				reload,
+				packDescriptors(remote.regions),
+				replaces?.id ?? 0,
+				true,
 			);
+			return alias;
 		} catch (error) {
 			if ((error as { code?: unknown }).code === "NATIVE_METADATA")
 				this.#remember(digest);
+			// One that was parked has no other way to be unloaded any more.
+			if (replaces?.stale) this.#native.dropRemote(replaces.id);
 			throw error;
 		}
-		if (former !== undefined) former.remote.stale = true;
-		this.#byName.set(name, { remote, metadata: Buffer.from(metadata), alias });
-		return remote;
 	}
 
 	#ownTransports(): readonly Transport[] {
@@ -134,7 +184,15 @@ export class Remotes {
 	remove(operation: string, remote: NixlRemote): void {
 		if (!this.has(remote)) return;
 		if (remote.inFlight > 0) throw new RemoteBusyError(operation, remote.name);
-		this.#drop(remote);
+		const loaded = this.#byName.get(remote.name);
+		remote.stale = true;
+		this.#byName.delete(remote.name);
+		if (loaded !== undefined) this.#parked.park(loaded);
+	}
+
+	/** Ends what goes on in here by itself; the addon unloads whoever is left. */
+	close(): void {
+		this.#parked.close();
 	}
 
 	/** Forgets a peer whose connection failed, once no write can still end under its name. */
@@ -153,58 +211,4 @@ export class Remotes {
 		this.#byName.delete(remote.name);
 		this.#native.dropRemote(remote.id);
 	}
-}
-
-/** A frozen copy of the peer's descriptors, every field checked: they decide where bytes go. */
-function checkDescriptors(
-	operation: string,
-	metadata: Uint8Array,
-	descriptors: readonly RegionDescriptor[],
-): readonly RegionDescriptor[] {
-	const refuse = (reason: string): never => {
-		throw new InvalidMetadataError(operation, metadata, reason);
-	};
-	if (!Array.isArray(descriptors) || descriptors.length > MAX_REGIONS)
-		return refuse(`regions is not a list of at most ${MAX_REGIONS}`);
-	return descriptors.map((descriptor: RegionDescriptor, i) => {
-		if (typeof descriptor !== "object" || descriptor === null)
-			return refuse(`regions[${i}] is not a descriptor`);
-		const { memType, deviceId, addr, stride, count, size, label } = descriptor;
-		if (memType !== "DRAM")
-			return refuse(`regions[${i}] is ${String(memType)}, not DRAM`);
-		if (typeof label !== "string")
-			return refuse(`regions[${i}].label is not a string`);
-		if (deviceId !== 0) return refuse(`regions[${i}].deviceId is not 0`);
-		if (!Number.isSafeInteger(size) || size < 1)
-			return refuse(`regions[${i}].size is ${size}`);
-		if (!Number.isSafeInteger(count) || count < 1 || count > MAX_ELEMENTS)
-			return refuse(`regions[${i}].count is ${count}`);
-		if (!Number.isSafeInteger(stride) || (stride !== 0 && stride < size))
-			return refuse(`regions[${i}].stride is ${stride}`);
-		if (typeof addr !== "bigint" || addr <= 0n)
-			return refuse(`regions[${i}].addr is not an address`);
-		const step = BigInt(stride === 0 ? size : stride);
-		if (addr + step * BigInt(count - 1) + BigInt(size) >= 1n << 64n)
-			return refuse(`regions[${i}] reaches past the end of memory`);
-		return Object.freeze({
-			memType,
-			deviceId,
-			addr,
-			stride,
-			count,
-			size,
-			label,
-		});
-	});
-}
-
-function packDescriptors(regions: readonly RegionDescriptor[]): BigUint64Array {
-	const words = new BigUint64Array(regions.length * 4);
-	regions.forEach(({ addr, stride, size, count }, i) => {
-		words.set(
-			[addr, BigInt(stride === 0 ? size : stride), BigInt(size), BigInt(count)],
-			i * 4,
-		);
-	});
-	return words;
 }

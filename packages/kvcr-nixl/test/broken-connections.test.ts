@@ -44,6 +44,25 @@ suite("a connection between two living peers", () => {
 		]);
 	});
 
+	it("that breaks while the peer is not loaded is noticed by the first write", async () => {
+		expect(await happens("removedReset")).toEqual([
+			"done",
+			"ERR_KVCR_STALE_REMOTE",
+			"failed",
+			"ERR_KVCR_STALE_REMOTE",
+			"done",
+		]);
+	});
+
+	it("is kept when the peer is removed and added again, and not made for what is refused", async () => {
+		expect(await happens("files")).toEqual([
+			"done",
+			true,
+			true,
+			"ERR_KVCR_INVALID_METADATA",
+		]);
+	});
+
 	it.each([
 		["in the background", "y", "failed"],
 		["at once", "n", "ERR_KVCR_TRANSFER_AGENT"],

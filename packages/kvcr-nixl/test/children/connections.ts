@@ -3,6 +3,7 @@
  * `OVER_RELAYS`. Prints a list of what happened, as JSON.
  */
 import { once } from "node:events";
+import { readdirSync } from "node:fs";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
@@ -62,6 +63,33 @@ const modes: Record<string, () => Promise<void>> = {
 		events.push(await attempt(() => write(load())));
 		events.push(await attempt(() => write(load())));
 	},
+	/** It is reset while the peer is not loaded, and the peer comes back with what it said before. */
+	async removedReset() {
+		const peer = load();
+		events.push(await write(peer));
+		source.removeRemote(peer);
+		relay.reset();
+		await sleep(50);
+		const again = load();
+		events.push(await write(peer), await write(again), await write(again));
+		events.push(await write(load()));
+	},
+	/** Whether rounds leave no more files open than before: a peer that goes and comes, and one whose regions are not covered. */
+	async files() {
+		events.push(await write(load()));
+		const beyond = { ...to.descriptor, count: 1 << 20 };
+		const refused = () => source.addRemote(metadata, [beyond]);
+		for (const again of [() => write(load()), async () => attempt(refused)]) {
+			const before = openFiles();
+			for (let i = 0; i < 20; i += 1) {
+				source.removeRemote(load());
+				await again();
+			}
+			await sleep(200);
+			events.push(openFiles() - before < 10);
+		}
+		events.push(attempt(refused));
+	},
 	/** Nobody answers: the longest that a call takes, in milliseconds. */
 	async silence() {
 		const silent = new Worker(
@@ -102,6 +130,10 @@ const modes: Record<string, () => Promise<void>> = {
 		process.exit(0);
 	},
 };
+
+function openFiles(): number {
+	return readdirSync("/proc/self/fd").length;
+}
 
 function load(): RemoteAgent {
 	return source.addRemote(metadata, [to.descriptor]);
