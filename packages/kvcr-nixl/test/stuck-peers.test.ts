@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { MemoryRegion, RemoteAgent, TransferId } from "kvcr-core";
 import { describe, expect, it, vi } from "vitest";
 import { Child, createAgent, missingNixl } from "./helpers.js";
@@ -26,10 +27,14 @@ describe.skipIf(missingNixl !== undefined)("a peer that is stuck", () => {
 					elementBytes: 64,
 					elementCount: 1,
 				});
-				const [toStuck, toHealthy] = [
-					load(agent, JSON.parse(await stuck.line()) as Introduction),
-					load(agent, JSON.parse(await healthy.line()) as Introduction),
-				];
+				const introductions = [await stuck.line(), await healthy.line()].map(
+					(line) => JSON.parse(line) as Introduction,
+				);
+				// Before it is loaded: a peer that is stopped never completes the connection that writes need.
+				await stop(stuck);
+				const [toStuck, toHealthy] = introductions.map((one) =>
+					load(agent, one),
+				) as [RemoteAgent, RemoteAgent];
 				const done = new Set<TransferId>();
 				agent.attach(() => {
 					for (const { transfer, outcome } of agent.takeCompletions())
@@ -50,8 +55,6 @@ describe.skipIf(missingNixl !== undefined)("a peer that is stuck", () => {
 						})),
 						notification: Buffer.from("x"),
 					});
-				// A stopped peer never completes the connection that these need.
-				stuck.process.kill("SIGSTOP");
 				const stuckWrites = Array.from({ length: count }, () =>
 					write(toStuck, kind === "small" ? small : big),
 				);
@@ -74,3 +77,11 @@ describe.skipIf(missingNixl !== undefined)("a peer that is stuck", () => {
 		},
 	);
 });
+
+/** Stops a child, and waits until it has stopped. */
+async function stop({ process: child }: Child): Promise<void> {
+	child.kill("SIGSTOP");
+	await vi.waitFor(() =>
+		expect(readFileSync(`/proc/${child.pid}/stat`, "latin1")).toMatch(/\) T /),
+	);
+}
