@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "binding_util.h"
+#include "promise_work.h"
 #include "region_binding.h"
 
 namespace kvcr {
@@ -18,82 +19,56 @@ struct Constructors {
 }  // namespace
 
 // Loads the library and starts an agent on a worker thread.
-class CreateAgentWork : public Napi::AsyncWorker {
+class CreateAgentWork : public PromiseWork {
  public:
   CreateAgentWork(Napi::Env env, std::string path, std::string name, Napi::Function wake)
-      : Napi::AsyncWorker(env, "kvcr-nixl.createAgent"),
-        deferred_(Napi::Promise::Deferred::New(env)),
+      : PromiseWork(env, "kvcr-nixl.createAgent"),
         path_(std::move(path)),
         name_(std::move(name)),
         wake_(Napi::Persistent(wake)) {}
 
-  Napi::Promise promise() const { return deferred_.Promise(); }
-
  protected:
-  void Execute() override {
-    try {
-      const NixlLibrary* library = loadNixlLibrary(path_);
-      resolved_ = library->resolved;
-      engine_ = std::make_shared<Engine>(library, name_);
-    } catch (const NativeError& error) {
-      code_ = error.code();
-      SetError(error.what());
-    }
+  void perform() override {
+    const NixlLibrary* library = loadNixlLibrary(path_);
+    resolved_ = library->resolved;
+    engine_ = std::make_shared<Engine>(library, name_);
   }
 
-  void OnOK() override {
-    Napi::Env env = Env();
-    Napi::HandleScope scope(env);
-    try {
-      Napi::Object object = env.GetInstanceData<Constructors>()->agent.New({});
-      AgentBinding::Unwrap(object)->begin(std::move(engine_), wake_.Value());
-      object.Set("library", Napi::String::New(env, resolved_));
-      object.Set("ucxVersion", Napi::String::New(env, loadedUcxVersion()));
-      deferred_.Resolve(object);
-    } catch (const NativeError& error) {
-      deferred_.Reject(toError(env, error.code(), error.what()).Value());
-    }
-  }
-
-  void OnError(const Napi::Error& error) override {
-    Napi::HandleScope scope(Env());
-    deferred_.Reject(toError(Env(), code_, error.Message()).Value());
+  Napi::Value finish(Napi::Env env) override {
+    Napi::Object object = env.GetInstanceData<Constructors>()->agent.New({});
+    AgentBinding::Unwrap(object)->begin(std::move(engine_), wake_.Value());
+    object.Set("library", Napi::String::New(env, resolved_));
+    object.Set("ucxVersion", Napi::String::New(env, loadedUcxVersion()));
+    return object;
   }
 
  private:
-  Napi::Promise::Deferred deferred_;
   std::string path_;
   std::string name_;
   std::string resolved_;
   Napi::FunctionReference wake_;
   std::shared_ptr<Engine> engine_;
-  const char* code_ = kErrEngine;
 };
 
 // Ends an engine on a worker thread; resolves to whether quiescence was proved.
-class CloseWork : public Napi::AsyncWorker {
+class CloseWork : public PromiseWork {
  public:
   CloseWork(Napi::Env env, AgentBinding* agent, Nanos patience)
-      : Napi::AsyncWorker(env, "kvcr-nixl.close"),
-        deferred_(Napi::Promise::Deferred::New(env)),
+      : PromiseWork(env, "kvcr-nixl.close"),
         agent_(agent),
         keepAlive_(Napi::Persistent(agent->Value())),
         engine_(agent->engine_),
         patience_(patience) {}
 
-  Napi::Promise promise() const { return deferred_.Promise(); }
-
  protected:
-  void Execute() override { quiescent_ = engine_->shutdown(patience_); }
+  void perform() override { quiescent_ = engine_->shutdown(patience_); }
 
-  void OnOK() override {
-    Napi::HandleScope scope(Env());
+  Napi::Value finish(Napi::Env env) override {
     agent_->finish(quiescent_);
-    deferred_.Resolve(Napi::Boolean::New(Env(), quiescent_));
+    return Napi::Boolean::New(env, quiescent_);
   }
 
  private:
-  Napi::Promise::Deferred deferred_;
   AgentBinding* agent_;
   Napi::ObjectReference keepAlive_;
   std::shared_ptr<Engine> engine_;
@@ -134,9 +109,7 @@ Napi::Value AgentBinding::create(const Napi::CallbackInfo& info) {
   return guarded(info.Env(), [&]() -> Napi::Value {
     prepareEnvironment();
     auto* work = new CreateAgentWork(info.Env(), stringOf(info[0]), stringOf(info[1]), info[2].As<Napi::Function>());
-    Napi::Promise promise = work->promise();
-    work->Queue();
-    return promise;
+    return work->start();
   });
 }
 
@@ -319,9 +292,7 @@ Napi::Value AgentBinding::close(const Napi::CallbackInfo& info) {
     closing_ = true;
     poller_->stop();
     auto* work = new CloseWork(info.Env(), this, static_cast<Nanos>(uint64Of(info[0])) * kMilli);
-    Napi::Promise promise = work->promise();
-    work->Queue();
-    return promise;
+    return work->start();
   });
 }
 

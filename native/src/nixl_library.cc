@@ -63,6 +63,9 @@ const NixlLibrary* loadNixlLibrary(const std::string& path) {
   std::lock_guard<Mutex> hold(state.mutex);
   if (state.library != nullptr && state.library->path == path) return state.library;
 
+  // The loader would take the part before it for the whole.
+  if (path.find('\0') != std::string::npos) throw NativeError(kErrLibrary, "its path contains a NUL");
+
   bindDistributionLibraries();
 
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "binding_util.h"
+#include "promise_work.h"
 
 namespace kvcr {
 namespace {
@@ -22,62 +23,41 @@ Napi::Value showSlice(Napi::Env env, const std::shared_ptr<Mapping>& mapping, ui
   return Napi::Value(env, buffer);
 }
 
-class CreateRegionWork : public Napi::AsyncWorker {
+class CreateRegionWork : public PromiseWork {
  public:
   CreateRegionWork(Napi::Env env, std::shared_ptr<Engine> engine, uint32_t id, MappingRequest request, Region region)
-      : Napi::AsyncWorker(env, "kvcr-nixl.createRegion"),
-        deferred_(Napi::Promise::Deferred::New(env)),
+      : PromiseWork(env, "kvcr-nixl.createRegion"),
         engine_(std::move(engine)),
         id_(id),
         request_(std::move(request)),
         region_(std::move(region)) {}
 
-  Napi::Promise promise() const { return deferred_.Promise(); }
-
  protected:
-  void Execute() override {
-    try {
-      region_.mapping = Mapping::create(request_);
-      engine_->registerRegion(region_);
-    } catch (const NativeError& error) {
-      code_ = error.code();
-      SetError(error.what());
-    }
+  void perform() override {
+    region_.mapping = Mapping::create(request_);
+    engine_->registerRegion(region_);
   }
 
-  void OnOK() override {
-    Napi::Env env = Env();
-    Napi::HandleScope scope(env);
-    try {
-      const std::shared_ptr<Mapping> mapping = region_.mapping;
-      Napi::Array buffers = Napi::Array::New(env, region_.slices());
-      for (size_t slice = 0; slice < region_.slices(); ++slice) {
-        buffers.Set(static_cast<uint32_t>(slice),
-                    showSlice(env, mapping, slice * region_.sliceBytes, region_.sliceLength(slice)));
-      }
-      engine_->adoptRegion(id_, std::move(region_));
-      Napi::Object result = Napi::Object::New(env);
-      result.Set("addr", Napi::BigInt::New(env, reinterpret_cast<uint64_t>(mapping->data())));
-      result.Set("path", Napi::String::New(env, mapping->path()));
-      result.Set("buffers", buffers);
-      deferred_.Resolve(result);
-    } catch (const NativeError& error) {
-      deferred_.Reject(toError(env, error.code(), error.what()).Value());
+  Napi::Value finish(Napi::Env env) override {
+    const std::shared_ptr<Mapping> mapping = region_.mapping;
+    Napi::Array buffers = Napi::Array::New(env, region_.slices());
+    for (size_t slice = 0; slice < region_.slices(); ++slice) {
+      buffers.Set(static_cast<uint32_t>(slice),
+                  showSlice(env, mapping, slice * region_.sliceBytes, region_.sliceLength(slice)));
     }
-  }
-
-  void OnError(const Napi::Error& error) override {
-    Napi::HandleScope scope(Env());
-    deferred_.Reject(toError(Env(), code_, error.Message()).Value());
+    engine_->adoptRegion(id_, std::move(region_));
+    Napi::Object result = Napi::Object::New(env);
+    result.Set("addr", Napi::BigInt::New(env, reinterpret_cast<uint64_t>(mapping->data())));
+    result.Set("path", Napi::String::New(env, mapping->path()));
+    result.Set("buffers", buffers);
+    return result;
   }
 
  private:
-  Napi::Promise::Deferred deferred_;
   std::shared_ptr<Engine> engine_;
   uint32_t id_;
   MappingRequest request_;
   Region region_;
-  const char* code_ = kErrEngine;
 };
 
 }  // namespace
@@ -99,9 +79,7 @@ Napi::Value createRegionAsync(Napi::Env env, std::shared_ptr<Engine> engine, uin
   }
   request.bytes = static_cast<size_t>(region.size * region.count);
   auto* work = new CreateRegionWork(env, std::move(engine), id, std::move(request), std::move(region));
-  Napi::Promise promise = work->promise();
-  work->Queue();
-  return promise;
+  return work->start();
 }
 
 Napi::Value detachBuffers(const Napi::CallbackInfo& info) {

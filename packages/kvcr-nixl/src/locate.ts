@@ -34,12 +34,16 @@ export function libraryCandidates(
 	env: NodeJS.ProcessEnv = process.env,
 ): Candidates {
 	if (option !== undefined) {
-		if (typeof option !== "string" || option.length === 0) {
+		if (
+			typeof option !== "string" ||
+			option.length === 0 ||
+			option.includes("\0")
+		) {
 			throw new InvalidArgumentError(
 				operation,
 				"libraryPath",
 				option,
-				"a path, or absent",
+				"a path without NUL, or absent",
 			);
 		}
 		return named(operation, option, `option libraryPath (${option})`);

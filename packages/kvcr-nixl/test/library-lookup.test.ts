@@ -11,9 +11,17 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import {
+	afterAll,
+	beforeAll,
+	describe,
+	expect,
+	it,
+	type TestContext,
+} from "vitest";
 import { type NixlAgentOptions, NixlTransferAgent } from "../src/index.js";
 import { libraryCandidates } from "../src/locate.js";
+import { nativeBinding } from "../src/native.js";
 import { libraryPath, missingNixl, runChild } from "./helpers.js";
 
 interface Opened {
@@ -96,6 +104,19 @@ describe.concurrent("without a usable library", () => {
 		expect(opened.message).toContain("which is no file");
 	});
 
+	// The loader sees these as the empty name, and as another library.
+	it.each(["\0", "libm.so.6\0x"])(
+		"refuses the path %j in the addon, too",
+		async (path) => {
+			await expect(
+				nativeBinding().createAgent(path, "name", () => {}),
+			).rejects.toMatchObject({
+				code: "NATIVE_LIBRARY",
+				message: expect.stringContaining("NUL"),
+			});
+		},
+	);
+
 	it("refuses a library that is not NIXL", async () => {
 		const opened = await open({ libraryPath: "libm.so.6" });
 		expect(opened.code).toBe("ERR_KVCR_NIXL_LIBRARY");
@@ -107,6 +128,8 @@ describe.concurrent("without a usable library", () => {
 		{ name: "a\0b" },
 		{ name: "x".repeat(256) },
 		{ libraryPath: "" },
+		{ libraryPath: "\0" },
+		{ libraryPath: "libm.so.6\0x" },
 		{ requireRdma: 1 },
 		{ closeTimeoutMs: 0 },
 		{ closeTimeoutMs: "5" },
@@ -149,8 +172,8 @@ describe.concurrent("without a usable library", () => {
 			);
 		});
 
-		it("refuses the stub library", async () => {
-			const opened = await open({ libraryPath: stub() });
+		it("refuses the stub library", async ({ onTestFinished }) => {
+			const opened = await open({ libraryPath: stub(onTestFinished) });
 			expect(opened.code).toBe("ERR_KVCR_NIXL_LIBRARY");
 			expect(opened.message).toContain("stub");
 		});
@@ -196,7 +219,7 @@ describe.concurrent("without a usable library", () => {
 );
 
 /** The library with its answer to "are you the stub?" turned around. */
-function stub(): string {
+function stub(onTestFinished: TestContext["onTestFinished"]): string {
 	const bytes = readFileSync(libraryPath);
 	const offset = symbolOffset(bytes, "nixl_capi_is_stub");
 	// mov eax, 1; ret — or on arm64: mov w0, #1; ret.
@@ -208,7 +231,7 @@ function stub(): string {
 	// Beside the original, whose relative paths it needs.
 	const path = join(dirname(libraryPath), `stub-${process.pid}.so`);
 	writeFileSync(path, bytes);
-	afterAll(() => rmSync(path, { force: true }));
+	onTestFinished(() => rmSync(path, { force: true }));
 	return path;
 }
 

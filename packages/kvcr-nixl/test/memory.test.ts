@@ -9,7 +9,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { NixlTransferAgent } from "../src/index.js";
-import { createAgent, missingNixl, runChild } from "./helpers.js";
+import { Backing, nativeBinding } from "../src/native.js";
+import { createAgent, libraryPath, missingNixl, runChild } from "./helpers.js";
 
 const KiB = 1024;
 const GiB = 1024 ** 3;
@@ -33,6 +34,30 @@ describe.skipIf(missingNixl !== undefined)("memory", () => {
 		expect(region.descriptor.addr % 4096n).toBe(0n);
 		expect(region.path).toBeUndefined();
 		region.release();
+	});
+
+	it("is a failure whatever the reason's text is, even none", async () => {
+		const native = await nativeBinding().createAgent(
+			libraryPath,
+			"reasons",
+			() => {},
+		);
+		// The reason begins with the path, and ends at the NUL.
+		await expect(
+			native.createRegion(1, {
+				backing: Backing.file,
+				name: "\0",
+				offset: 0,
+				hugePages: false,
+				elementBytes: 64,
+				elementCount: 1,
+				sliceBytes: 64,
+			}),
+		).rejects.toMatchObject({
+			code: "NATIVE_MEMORY",
+			message: "no reason was given",
+		});
+		await native.close(1_000);
 	});
 
 	it("can be shared by a path, and mapped by whoever knows it", async () => {
