@@ -6,6 +6,10 @@ import {
 } from "./errors.js";
 import { libraryCandidates } from "./locate.js";
 import { type NativeAgent, nativeBinding } from "./native.js";
+import { incompleteness } from "./whole-library.js";
+
+/** Libraries that are loaded already: what becomes of their files does not matter any more. */
+const loaded = new Set<string>();
 
 /**
  * Tries the places NIXL may be in, in order.
@@ -25,7 +29,14 @@ export async function startNative(
 	const last = paths.at(-1);
 	for (const library of paths) {
 		try {
-			return await binding.createAgent(library, name, wake);
+			const incomplete = loaded.has(library)
+				? undefined
+				: incompleteness(library);
+			if (incomplete !== undefined)
+				throw new NixlLibraryError(operation, library, incomplete);
+			const agent = await binding.createAgent(library, name, wake);
+			loaded.add(library);
+			return agent;
 		} catch (error) {
 			const translated = translateNative(operation, error, { library });
 			// The loader's own path is the last resort: nothing there means nothing anywhere.

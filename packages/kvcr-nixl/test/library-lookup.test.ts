@@ -4,13 +4,14 @@ import {
 	cpSync,
 	mkdirSync,
 	mkdtempSync,
+	readdirSync,
 	readFileSync,
 	rmSync,
 	symlinkSync,
 	writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import {
 	afterAll,
 	beforeAll,
@@ -20,7 +21,7 @@ import {
 	type TestContext,
 } from "vitest";
 import { type NixlAgentOptions, NixlTransferAgent } from "../src/index.js";
-import { libraryCandidates } from "../src/locate.js";
+import { LIBRARY_NAME, libraryCandidates } from "../src/locate.js";
 import { nativeBinding } from "../src/native.js";
 import { libraryPath, missingNixl, runChild } from "./helpers.js";
 
@@ -172,6 +173,42 @@ describe.concurrent("without a usable library", () => {
 			);
 		});
 
+		it("refuses a library that is cut short at any byte", async () => {
+			const bytes = readFileSync(libraryPath);
+			const path = join(scratch, "cut.so");
+			for (const length of [64, 65, 1_000, 4_096, 100_000, 200_000]) {
+				writeFileSync(path, bytes.subarray(0, length));
+				await expect(
+					NixlTransferAgent.create({ libraryPath: path }),
+				).rejects.toMatchObject({ code: "ERR_KVCR_NIXL_LIBRARY", path });
+			}
+		});
+
+		it.each([
+			"libnixl.so",
+			"plugins/libplugin_UCX.so",
+			"../nixl_cu12.libs/libucp-*.so*",
+			"../nixl_cu12.libs/ucx/libuct_cma.so*",
+		])("refuses a wheel in which %s is cut short", async (pattern) => {
+			const root = mkdtempSync(join(scratch, "cut-wheel-"));
+			const wheel = dirname(dirname(libraryPath));
+			for (const folder of [".nixl_cu12.mesonpy.libs", "nixl_cu12.libs"])
+				linkTree(join(wheel, folder), join(root, folder));
+			const library = join(root, ".nixl_cu12.mesonpy.libs", LIBRARY_NAME);
+			const folder = join(dirname(library), dirname(pattern));
+			const [start = ""] = basename(pattern).split("*");
+			const name = readdirSync(folder).find((name) => name.startsWith(start));
+			const file = join(folder, name ?? "none");
+			const bytes = readFileSync(file);
+			rmSync(file);
+			writeFileSync(file, bytes.subarray(0, bytes.length / 2));
+			const attempt = NixlTransferAgent.create({ libraryPath: library });
+			await expect(attempt).rejects.toMatchObject({
+				code: "ERR_KVCR_NIXL_LIBRARY",
+				message: expect.stringContaining(file),
+			});
+		});
+
 		it("refuses the stub library", async ({ onTestFinished }) => {
 			const opened = await open({ libraryPath: stub(onTestFinished) });
 			expect(opened.code).toBe("ERR_KVCR_NIXL_LIBRARY");
@@ -233,6 +270,16 @@ function stub(onTestFinished: TestContext["onTestFinished"]): string {
 	writeFileSync(path, bytes);
 	onTestFinished(() => rmSync(path, { force: true }));
 	return path;
+}
+
+/** A copy of a folder that takes no room: the files are links. */
+function linkTree(from: string, to: string): void {
+	mkdirSync(to);
+	for (const entry of readdirSync(from, { withFileTypes: true })) {
+		const [source, target] = [join(from, entry.name), join(to, entry.name)];
+		if (entry.isDirectory()) linkTree(source, target);
+		else symlinkSync(source, target);
+	}
 }
 
 /** Where the code of a dynamic symbol lies in an ELF file of 64 bits. */
