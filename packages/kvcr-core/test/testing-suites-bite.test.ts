@@ -1,14 +1,17 @@
 /** Each conformance suite against implementations that break one promise each: the test named beside it must fail. */
+import assert from "node:assert/strict";
 import { describe, expect, it } from "vitest";
 import {
 	AmbiguousHashError,
 	blockKey,
 	type ControlChannel,
+	type ElementPair,
 	HashNotFoundError,
 	type KeyAdapter,
 	type RouterHash,
 	type RouterLookup,
 	type TransferAgent,
+	type TransferId,
 	type WriteRequest,
 } from "../src/ports/index.js";
 import {
@@ -343,6 +346,46 @@ describe("transferAgentSuite bites on an agent that", () => {
 						const pairs = request.pairs.slice(0, 1);
 						if (pairs.length > 0) inner.write({ ...request, pairs });
 						throw error;
+					}
+				},
+			}),
+		],
+		[
+			"reads a request twice",
+			"reads every part of a write once",
+			(inner) => ({
+				write: (request) => {
+					assert.ok(request.pairs);
+					return inner.write(request);
+				},
+			}),
+		],
+		[
+			"packs all writes into one list",
+			"keeps a write apart",
+			(inner) => {
+				const packed: ElementPair[] = [];
+				return {
+					write: ({ remote, pairs, notification }) => {
+						pairs.forEach((pair, i) => {
+							packed[i] = { ...pair };
+						});
+						const own = packed.slice(0, pairs.length);
+						return inner.write({ remote, pairs: own, notification });
+					},
+				};
+			},
+		],
+		[
+			"looks at the pairs only before it reads them",
+			"of which something ends",
+			(inner) => ({
+				write: (request) => {
+					const pairs = request.pairs.map((pair) => ({ ...pair }));
+					try {
+						return inner.write({ ...request, pairs });
+					} catch {
+						return 1 as TransferId;
 					}
 				},
 			}),

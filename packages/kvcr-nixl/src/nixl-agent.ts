@@ -42,7 +42,7 @@ import { MAX_NOTIFICATION_BYTES, PairPacker } from "./writes.js";
 
 interface InFlight {
 	readonly remote: NixlRemote;
-	readonly regions: readonly NixlRegion[];
+	readonly regions: ReadonlySet<NixlRegion>;
 }
 
 const OUTCOMES = ["done", "failed", "cancelled"] as const;
@@ -224,28 +224,27 @@ export class NixlTransferAgent implements TransferAgent {
 		const operation = "TransferAgent.write";
 		this.#assertOpen(operation);
 		checkObject(operation, "request", request);
-		const remote = this.#current(operation, request.remote);
-		checkPayload(
+		// Each is read once: getters may have another answer the next time.
+		const { remote: handle, pairs, notification } = request;
+		const remote = this.#current(operation, handle);
+		const { numbers, count, regions } = this.#packer.pack(
 			operation,
-			"notification",
-			request.notification,
-			MAX_NOTIFICATION_BYTES,
-		);
-		const regions = this.#packer.pack(
-			operation,
-			request.pairs,
+			pairs,
 			remote,
 			this.#owns,
 		);
+		// Getters of pairs run the caller's code, which may have ended either.
+		this.#assertOpen(operation);
+		this.#current(operation, remote);
+		checkPayload(
+			operation,
+			"notification",
+			notification,
+			MAX_NOTIFICATION_BYTES,
+		);
 		const id = this.#nextTransfer++;
 		try {
-			this.#native.write(
-				id,
-				remote.id,
-				this.#packer.numbers,
-				this.#packer.count,
-				request.notification,
-			);
+			this.#native.write(id, remote.id, numbers, count, notification);
 		} catch (error) {
 			const translated = translateNative(operation, error, {
 				remote: remote.name,

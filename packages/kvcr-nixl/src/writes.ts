@@ -9,23 +9,22 @@ export const MAX_NOTIFICATION_BYTES = 1 << 20;
 /** Most pairs in one write. */
 export const MAX_WRITE_PAIRS = 1 << 20;
 
+/** Pairs in the addon's form, and the regions they read. */
+export interface PackedPairs {
+	/** Four per pair; there may be more behind them. */
+	readonly numbers: Float64Array;
+	/** Pairs. */
+	readonly count: number;
+	/** The distinct regions. */
+	readonly regions: ReadonlySet<NixlRegion>;
+}
+
 /** Turns the pairs of writes into the addon's form, in one buffer that is used again and again. */
 export class PairPacker {
-	#numbers = new Float64Array(4 * 64);
-	#count = 0;
-
-	/** The numbers of the last `pack`, four per pair. */
-	get numbers(): Float64Array {
-		return this.#numbers;
-	}
-
-	/** Pairs in the last `pack`. */
-	get count(): number {
-		return this.#count;
-	}
+	#spare: Float64Array | undefined;
 
 	/**
-	 * Checks every pair and packs it; returns the distinct regions, of which each is usually there once.
+	 * Checks every pair and packs it. The numbers are good until the next call.
 	 * @throws InvalidArgumentError, ElementOutOfRangeError, RegionReleasedError
 	 */
 	pack(
@@ -33,10 +32,12 @@ export class PairPacker {
 		pairs: WriteRequest["pairs"],
 		remote: NixlRemote,
 		owns: (region: NixlRegion) => boolean,
-	): NixlRegion[] {
-		const regions = new Set<NixlRegion>();
-		let last: NixlRegion | undefined;
-		checkPairs(
+	): PackedPairs {
+		let numbers = this.#spare ?? new Float64Array(4 * 64);
+		// A pair may have getters, and they may write: what they pack goes elsewhere.
+		this.#spare = undefined;
+		let count = 0;
+		const regions = checkPairs(
 			operation,
 			pairs,
 			{
@@ -46,25 +47,22 @@ export class PairPacker {
 				owns,
 			},
 			(index, region, element, remoteRegion, remoteElement) => {
-				if (region !== last) {
-					last = region;
-					regions.add(region);
-				}
 				const at = index * 4;
-				if (at === this.#numbers.length) this.#grow();
-				this.#numbers[at] = region.id;
-				this.#numbers[at + 1] = element;
-				this.#numbers[at + 2] = remoteRegion;
-				this.#numbers[at + 3] = remoteElement;
-				this.#count = index + 1;
+				if (at === numbers.length) numbers = twice(numbers);
+				numbers[at] = region.id;
+				numbers[at + 1] = element;
+				numbers[at + 2] = remoteRegion;
+				numbers[at + 3] = remoteElement;
+				count = index + 1;
 			},
 		);
-		return [...regions];
+		this.#spare = numbers;
+		return { numbers, count, regions };
 	}
+}
 
-	#grow(): void {
-		const larger = new Float64Array(this.#numbers.length * 2);
-		larger.set(this.#numbers);
-		this.#numbers = larger;
-	}
+function twice(numbers: Float64Array): Float64Array {
+	const larger = new Float64Array(numbers.length * 2);
+	larger.set(numbers);
+	return larger;
 }

@@ -1,5 +1,9 @@
 /** Checks that every in-process agent makes before it posts a write or loads a peer. */
-import { checkPairs, checkPayload } from "../ports/agent-checks.js";
+import {
+	checkPairs,
+	checkPayload,
+	type PairVisitor,
+} from "../ports/agent-checks.js";
 import { InvalidMetadataError } from "../ports/errors.js";
 import type {
 	RegionDescriptor,
@@ -18,8 +22,12 @@ const isRegion = (value: unknown): value is RegionMemory =>
 	value instanceof RegionMemory;
 
 /**
- * Checks everything about a write but its remote handle, so that a write that throws has moved no byte.
+ * Checks everything about a write but its remote handle, so that a write that throws has moved no byte. Its fields are read
+ * once: they may be getters, with another answer the next time. For the same reason the caller looks again afterwards
+ * whether the remote is current.
  * @param owns whether a region belongs to the calling agent
+ * @param each told of every pair
+ * @returns the notification
  * @throws InvalidArgumentError, ElementOutOfRangeError, RegionReleasedError
  */
 export function checkWrite(
@@ -27,19 +35,17 @@ export function checkWrite(
 	request: WriteRequest,
 	remoteRegions: readonly RegionDescriptor[],
 	owns: (region: RegionMemory) => boolean,
-): void {
-	checkPayload(
+	each: PairVisitor<RegionMemory>,
+): Uint8Array {
+	const { pairs, notification } = request;
+	checkPairs(
 		operation,
-		"notification",
-		request.notification,
-		MAX_NOTIFICATION_BYTES,
+		pairs,
+		{ maxPairs: MAX_WRITE_PAIRS, remoteRegions, isRegion, owns },
+		each,
 	);
-	checkPairs(operation, request.pairs, {
-		maxPairs: MAX_WRITE_PAIRS,
-		remoteRegions,
-		isRegion,
-		owns,
-	});
+	checkPayload(operation, "notification", notification, MAX_NOTIFICATION_BYTES);
+	return notification;
 }
 
 /** A region as metadata lists it. */

@@ -36,6 +36,7 @@ import {
 } from "./metadata.js";
 import { PeerLink } from "./peer-link.js";
 import { RegionMemory, type RegionOwner } from "./region-memory.js";
+import { PairRuns } from "./runs.js";
 import { WriteJob } from "./write-job.js";
 
 /** Settings of a {@link PortableTransferAgent}. */
@@ -295,16 +296,20 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 	write(request: WriteRequest): TransferId {
 		checkObject(`${CLASS}.write`, "request", request);
 		const remote = this.#current("write", request.remote);
-		checkWrite(
+		const runs = new PairRuns();
+		const notification = checkWrite(
 			`${CLASS}.write`,
 			request,
 			remote.regions,
 			(region) => this.#regions.get(region.descriptor.addr) === region,
+			runs.add,
 		);
+		this.#current("write", remote);
 		const transfer = this.#nextTransfer++ as TransferId;
 		const job = new WriteJob(
 			transfer,
-			request,
+			runs,
+			notification,
 			remote.regions,
 			(completion) => {
 				remote.inFlight -= 1;

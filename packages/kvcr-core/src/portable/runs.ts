@@ -8,6 +8,53 @@ export interface Run {
 	readonly count: number;
 }
 
+/** `count` consecutive elements of a peer's region, which is known by its index. */
+export interface RemoteRun {
+	readonly index: number;
+	readonly first: number;
+	readonly count: number;
+}
+
+/** The pairs of a write as runs on either side, neighbors joined. */
+export class PairRuns {
+	readonly #local: { region: RegionMemory; first: number; count: number }[] =
+		[];
+	readonly #remote: { index: number; first: number; count: number }[] = [];
+
+	/** Where the bytes come from. */
+	get local(): readonly Run[] {
+		return this.#local;
+	}
+
+	/** Where they go. */
+	get remote(): readonly RemoteRun[] {
+		return this.#remote;
+	}
+
+	/** Takes the next pair. */
+	readonly add = (
+		_index: number,
+		region: RegionMemory,
+		element: number,
+		remoteRegion: number,
+		remoteElement: number,
+	): void => {
+		const from = this.#local.at(-1);
+		if (from?.region === region && from.first + from.count === element)
+			from.count += 1;
+		else this.#local.push({ region, first: element, count: 1 });
+		const to = this.#remote.at(-1);
+		if (to?.index === remoteRegion && to.first + to.count === remoteElement)
+			to.count += 1;
+		else
+			this.#remote.push({
+				index: remoteRegion,
+				first: remoteElement,
+				count: 1,
+			});
+	};
+}
+
 /** Walks over the bytes of some runs in order. */
 export class RunCursor {
 	readonly #runs: readonly Run[];

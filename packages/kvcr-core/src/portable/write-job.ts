@@ -3,7 +3,6 @@ import type {
 	RegionDescriptor,
 	TransferCompletion,
 	TransferId,
-	WriteRequest,
 } from "../ports/transfer-agent.js";
 import {
 	FrameType,
@@ -13,7 +12,7 @@ import {
 	RUN_BYTES,
 } from "./frames.js";
 import type { RegionMemory } from "./region-memory.js";
-import { type Run, RunCursor } from "./runs.js";
+import { type PairRuns, RunCursor } from "./runs.js";
 
 /** Stretches shorter than this are gathered into one buffer instead of being sent one by one, in bytes. */
 const GATHER_BELOW = 16 * 1024;
@@ -34,13 +33,14 @@ export class WriteJob {
 	/** @param over called once with the completion; source regions are no longer read then */
 	constructor(
 		transfer: TransferId,
-		request: WriteRequest,
+		runs: PairRuns,
+		notification: Uint8Array,
 		remoteRegions: readonly RegionDescriptor[],
 		over: (completion: TransferCompletion) => void,
 	) {
 		this.transfer = transfer;
 		this.#over = over;
-		const { local, remote } = runsOf(request);
+		const { local, remote } = runs;
 		this.#cursor = new RunCursor(local);
 		this.#regions = [...new Set(local.map(({ region }) => region))];
 		for (const region of this.#regions) region.retain();
@@ -51,7 +51,7 @@ export class WriteJob {
 				first,
 				count,
 			})),
-			request.notification,
+			notification,
 		);
 	}
 
@@ -115,35 +115,6 @@ export class WriteJob {
 		}
 		flush();
 	}
-}
-
-/** The pairs of a write as runs on either side, neighbors joined. */
-function runsOf(request: WriteRequest): {
-	local: Run[];
-	remote: { index: number; first: number; count: number }[];
-} {
-	const local: { region: RegionMemory; first: number; count: number }[] = [];
-	const remote: { index: number; first: number; count: number }[] = [];
-	for (const pair of request.pairs) {
-		const region = pair.region as RegionMemory;
-		const from = local.at(-1);
-		if (from?.region === region && from.first + from.count === pair.element)
-			from.count += 1;
-		else local.push({ region, first: pair.element, count: 1 });
-		const to = remote.at(-1);
-		if (
-			to?.index === pair.remoteRegion &&
-			to.first + to.count === pair.remoteElement
-		)
-			to.count += 1;
-		else
-			remote.push({
-				index: pair.remoteRegion,
-				first: pair.remoteElement,
-				count: 1,
-			});
-	}
-	return { local, remote };
 }
 
 /** The write frame. */

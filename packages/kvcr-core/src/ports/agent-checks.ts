@@ -11,6 +11,15 @@ import type {
 	RegionDescriptor,
 } from "./transfer-agent.js";
 
+/** The getters that all typed arrays share; the first answers `undefined` for what is none. */
+const typedArray = Object.getPrototypeOf(Uint8Array.prototype) as object;
+const kindOf = getter(typedArray, Symbol.toStringTag);
+const byteLengthOf = getter(typedArray, "byteLength");
+
+function getter(object: object, name: string | symbol): () => unknown {
+	return Object.getOwnPropertyDescriptor(object, name)?.get as () => unknown;
+}
+
 /**
  * Checks the payload of a notification.
  * @param maxBytes Most bytes the agent carries.
@@ -22,13 +31,21 @@ export function checkPayload(
 	payload: unknown,
 	maxBytes: number,
 ): void {
-	if (payload instanceof Uint8Array && payload.byteLength <= maxBytes) return;
+	const length = lengthOfBytes(payload);
+	if (length !== undefined && length <= maxBytes) return;
 	throw new InvalidArgumentError(
 		operation,
 		argument,
 		payload,
 		`a Uint8Array of at most ${maxBytes} bytes`,
 	);
+}
+
+/** Length of a real Uint8Array; `undefined` for look-alikes, whatever their prototype is. Runs no code of the caller. */
+function lengthOfBytes(value: unknown): number | undefined {
+	return kindOf.call(value) === "Uint8Array"
+		? (byteLengthOf.call(value) as number)
+		: undefined;
 }
 
 /**
@@ -71,8 +88,10 @@ export type PairVisitor<R extends MemoryRegion> = (
 ) => void;
 
 /**
- * Checks everything about the pairs of a write.
+ * Checks everything about the pairs of a write. Pairs may have getters, which run the caller's code: whatever else that can
+ * change, such as the agent and the remote being in use at all, is to be looked at again afterwards.
  * @param each Told of every pair, in order, up to the first that is not sound.
+ * @returns The distinct regions.
  * @throws InvalidArgumentError, ElementOutOfRangeError, RegionReleasedError
  */
 export function checkPairs<R extends MemoryRegion>(
@@ -80,24 +99,28 @@ export function checkPairs<R extends MemoryRegion>(
 	pairs: readonly ElementPair[],
 	rules: PairRules<R>,
 	each?: PairVisitor<R>,
-): void {
+): ReadonlySet<R> {
 	const { maxPairs, remoteRegions } = rules;
-	if (!Array.isArray(pairs) || pairs.length === 0 || pairs.length > maxPairs)
+	const count = Array.isArray(pairs) ? pairs.length : 0;
+	if (!(count >= 1 && count <= maxPairs))
 		throw new InvalidArgumentError(
 			operation,
 			"pairs",
 			pairs,
 			`a list of 1 to ${maxPairs} pairs`,
 		);
+	const regions = new Set<R>();
 	// Neighbors mostly are of one region.
 	let last: R | undefined;
-	for (let i = 0; i < pairs.length; i += 1) {
+	for (let i = 0; i < count; i += 1) {
 		const pair: unknown = pairs[i];
 		checkObject(operation, `pairs[${i}]`, pair);
 		const { region, element, remoteRegion, remoteElement } =
 			pair as ElementPair;
-		if (last === undefined || region !== last)
+		if (last === undefined || region !== last) {
 			last = ownRegion(operation, i, region, rules);
+			regions.add(last);
+		}
 		checkElement(operation, last.label, element, last.elementCount);
 		const remote = Number.isInteger(remoteRegion)
 			? remoteRegions[remoteRegion]
@@ -119,6 +142,10 @@ export function checkPairs<R extends MemoryRegion>(
 			);
 		each?.(i, last, element, remoteRegion, remoteElement);
 	}
+	// A later pair may have released the region of an earlier one.
+	for (const { released, label } of regions)
+		if (released) throw new RegionReleasedError(operation, label);
+	return regions;
 }
 
 function ownRegion<R extends MemoryRegion>(

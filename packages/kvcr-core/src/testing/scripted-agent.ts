@@ -21,6 +21,7 @@ import {
 } from "../ports/errors.js";
 import type {
 	AgentNotification,
+	ElementPair,
 	RegionDescriptor,
 	RegionSpec,
 	RemoteAgent,
@@ -237,18 +238,23 @@ export class ScriptedTransferAgent
 		const operation = "ScriptedTransferAgent.write";
 		checkObject(operation, "request", request);
 		const remote = this.#current("write", request.remote);
-		checkWrite(
+		const pairs: ElementPair[] = [];
+		const notification = checkWrite(
 			operation,
 			request,
 			remote.regions,
 			(region) => this.#regions.get(region.descriptor.addr) === region,
+			(_index, region, element, remoteRegion, remoteElement) => {
+				pairs.push({ region, element, remoteRegion, remoteElement });
+			},
 		);
+		this.#current("write", remote);
 		const transfer = this.#nextTransfer++ as TransferId;
 		const write = new ScriptedWrite(
 			transfer,
 			this.name,
 			remote.name,
-			{ ...request, pairs: [...request.pairs] },
+			{ remote, pairs, notification },
 			remote.regions,
 			{
 				target: () => this.#reach(remote),

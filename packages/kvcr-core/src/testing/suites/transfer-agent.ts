@@ -1,6 +1,7 @@
 /** The contract of a `TransferAgent`, as tests. */
 import { AgentRig, type TransferAgentFactory } from "./agent-rig.js";
 import type { SuiteRunner } from "./runner.js";
+import { getterTests } from "./transfer-getters.js";
 import { lifeTests } from "./transfer-life.js";
 import { memoryTests } from "./transfer-memory.js";
 import { remoteTests } from "./transfer-remotes.js";
@@ -43,6 +44,7 @@ export function transferAgentSuite(
 	describe(`TransferAgent contract: ${factory.name}`, () => {
 		describe("memory", () => memoryTests(test));
 		describe("writes", () => writeTests(test));
+		describe("writes with getters", () => getterTests(test));
 		describe("remotes", () => remoteTests(test, factory));
 		describe("life cycle", () => lifeTests(test, factory));
 	});
