@@ -1,8 +1,7 @@
 /** The addon: what it offers, and how it is loaded. */
-/// <reference path="./node-gyp-build.d.ts" />
+import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import nodeGypBuild from "node-gyp-build";
 import { NativeAddonError } from "./errors.js";
 
 /** How a region's memory comes to be; the numbers are the addon's. */
@@ -102,7 +101,7 @@ let loaded: NativeBinding | undefined;
 export function nativeBinding(): NativeBinding {
 	if (loaded !== undefined) return loaded;
 	try {
-		loaded = nodeGypBuild(packageFolder()) as NativeBinding;
+		loaded = prebuilt(packageFolder()) as NativeBinding;
 	} catch (error) {
 		throw new NativeAddonError(
 			(error instanceof Error ? error.message : String(error))
@@ -112,6 +111,17 @@ export function nativeBinding(): NativeBinding {
 		);
 	}
 	return loaded;
+}
+
+/**
+ * The addon in a folder. `node-gyp-build` is asked for here and not imported: bundled into an ES module it throws while
+ * that is loaded, where nobody could say what to do.
+ */
+function prebuilt(folder: string): unknown {
+	const load = createRequire(import.meta.url)("node-gyp-build") as (
+		folder: string,
+	) => unknown;
+	return load(folder);
 }
 
 /** The folder of this package: sources and build output both lie one level below it. */
