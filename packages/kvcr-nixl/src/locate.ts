@@ -1,5 +1,5 @@
 /** Finding NIXL's C library on this machine. */
-import { existsSync, readdirSync, statSync } from "node:fs";
+import { readdirSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { InvalidArgumentError } from "kvcr-core";
@@ -54,41 +54,62 @@ export function libraryCandidates(
 	const folders = pythonFolders(env);
 	const found = folders
 		.flatMap((folder) => INSIDE_WHEEL.map((inside) => join(folder, inside)))
-		.filter(isFile);
+		.filter((path) => look(path) === "file");
 	return {
 		paths: [...found, LIBRARY_NAME],
 		explicit: false,
 		lookedIn: [
 			"option libraryPath (not set)",
 			"KVCR_NIXL_LIBRARY (not set)",
-			`nixl_cu12 and nixl_cu13 in Python's package folders (${folders.join(", ") || "none exist"})`,
+			`nixl_cu12 and nixl_cu13 in Python's package folders (${folders.map(withReason).join(", ") || "none exist"})`,
 			`the loader's own search path (${LIBRARY_NAME})`,
 		],
 	};
 }
 
+/** What is at a path, or the system's reason for not telling, such as `EACCES`. */
+type Sight = "file" | "folder" | "something else" | "nothing" | { why: string };
+
 function named(operation: string, path: string, place: string): Candidates {
 	const resolved = insideWheel(path);
 	// A bare name is the loader's to find.
-	if (path.includes("/") && !isFile(resolved))
-		throw new NixlNotFoundError(operation, [
-			existsSync(resolved) ? `${place}, which is no file` : place,
-		]);
+	if (path.includes("/")) {
+		const sight = look(resolved);
+		if (typeof sight === "object")
+			throw new NixlNotFoundError(operation, [`${place}: ${sight.why}`]);
+		if (sight === "nothing") throw new NixlNotFoundError(operation, [place]);
+		// Opening a pipe, say, would wait for ever.
+		if (sight !== "file")
+			throw new NixlNotFoundError(operation, [`${place}, which is no file`]);
+	}
 	return { paths: [resolved], explicit: true, lookedIn: [place] };
 }
 
-/** Whether a regular file is there: opening a pipe, say, would wait for ever. */
-function isFile(path: string): boolean {
-	return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+function look(path: string): Sight {
+	try {
+		const entry = statSync(path, { throwIfNoEntry: false });
+		if (entry === undefined) return "nothing";
+		if (entry.isFile()) return "file";
+		return entry.isDirectory() ? "folder" : "something else";
+	} catch (error) {
+		// A folder that may not be entered, links in a circle, a name too long: no reason to stop looking elsewhere.
+		return { why: (error as NodeJS.ErrnoException).code ?? String(error) };
+	}
 }
 
 function insideWheel(path: string): string {
-	if (!existsSync(path) || !statSync(path).isDirectory()) return path;
+	if (look(path) !== "folder") return path;
 	const candidates = INSIDE_WHEEL.map((inside) => join(path, inside));
 	return (
-		candidates.find((candidate) => existsSync(candidate)) ??
+		candidates.find((candidate) => look(candidate) !== "nothing") ??
 		(candidates[0] as string)
 	);
+}
+
+/** A folder for the message, with the reason why it is of no use where there is one. */
+function withReason(folder: string): string {
+	const inside = look(join(folder, INSIDE_WHEEL[0] as string));
+	return typeof inside === "object" ? `${folder}: ${inside.why}` : folder;
 }
 
 /** The folders Python packages live in: those of the active environment first. Found without starting Python. */
@@ -103,20 +124,24 @@ function pythonFolders(env: NodeJS.ProcessEnv): string[] {
 	const folders = (env.PYTHONPATH ?? "").split(delimiter).filter(Boolean);
 	for (const prefix of prefixes) {
 		for (const lib of ["lib", "lib64"]) {
-			for (const version of list(join(prefix, lib))) {
+			const inside = join(prefix, lib);
+			const versions = list(inside);
+			if (versions === undefined) folders.push(inside);
+			for (const version of versions ?? []) {
 				if (!/^python3(\.\d+)?$/.test(version)) continue;
 				for (const kind of ["site-packages", "dist-packages"])
 					folders.push(join(prefix, lib, version, kind));
 			}
 		}
 	}
-	return [...new Set(folders)].filter((folder) => existsSync(folder));
+	return [...new Set(folders)].filter((folder) => look(folder) !== "nothing");
 }
 
-function list(folder: string): string[] {
+/** `undefined` for a folder that is there and cannot be read. */
+function list(folder: string): string[] | undefined {
 	try {
 		return readdirSync(folder).sort().reverse();
 	} catch {
-		return [];
+		return look(folder) === "nothing" ? [] : undefined;
 	}
 }

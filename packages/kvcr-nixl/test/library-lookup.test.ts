@@ -89,6 +89,32 @@ describe.concurrent("without a usable library", () => {
 			);
 	});
 
+	it.each([
+		{ reason: "ELOOP", path: () => join(circle(), LIBRARY_NAME) },
+		{ reason: "ENAMETOOLONG", path: () => `/${"x".repeat(300)}/nixl` },
+		{ reason: "ERR_INVALID_ARG_VALUE", path: () => "/nixl\0" },
+	])(
+		"takes a path that answers $reason for a place without NIXL",
+		({ reason, path }) => {
+			const place = path();
+			const code = "ERR_KVCR_NIXL_NOT_FOUND";
+			expect(() =>
+				libraryCandidates("create", undefined, { KVCR_NIXL_LIBRARY: place }),
+			).toThrow(
+				expect.objectContaining({
+					code,
+					lookedIn: [`KVCR_NIXL_LIBRARY (${place}): ${reason}`],
+				}),
+			);
+			for (const env of [{ PYTHONPATH: place }, { VIRTUAL_ENV: place }]) {
+				const { paths, lookedIn } = libraryCandidates("create", undefined, env);
+				expect(paths).toContain(LIBRARY_NAME);
+				expect(lookedIn.join()).toContain(place);
+				expect(lookedIn.join()).toContain(reason);
+			}
+		},
+	);
+
 	it("refuses a file that is no library", async () => {
 		const path = join(scratch, "text.so");
 		writeFileSync(path, "not a library");
@@ -254,6 +280,13 @@ describe.concurrent("without a usable library", () => {
 		});
 	},
 );
+
+/** A link that leads to itself. */
+function circle(): string {
+	const path = join(mkdtempSync(join(scratch, "circle-")), "link");
+	symlinkSync(path, path);
+	return path;
+}
 
 /** The library with its answer to "are you the stub?" turned around. */
 function stub(onTestFinished: TestContext["onTestFinished"]): string {
