@@ -18,7 +18,7 @@ export class NixlNotFoundError extends KvcrError {
 		super(
 			"ERR_KVCR_NIXL_NOT_FOUND",
 			`${operation}: NIXL's C library was not found. Looked in: ${lookedIn.join("; ")}. ` +
-				"Get it with `pip install nixl-cu12` (it runs without a GPU), or without installing anything: " +
+				"Get it with `pip install --no-deps nixl-cu12` (it runs without a GPU), or without installing anything: " +
 				"`pip download --no-deps nixl-cu12==1.5.1 && python3 -m zipfile -e nixl_cu12-*.whl nixl`, " +
 				"then set KVCR_NIXL_LIBRARY=$PWD/nixl/.nixl_cu12.mesonpy.libs/libnixl_capi.so " +
 				"(keep the unpacked tree as it is: the libraries find each other by relative paths).",

@@ -66,7 +66,7 @@ describe.concurrent("without a usable library", () => {
 		expect(opened.code).toBe("ERR_KVCR_NIXL_NOT_FOUND");
 		for (const part of [
 			"KVCR_NIXL_LIBRARY",
-			"pip install nixl-cu12",
+			"pip install --no-deps nixl-cu12",
 			"pip download --no-deps",
 			"Python's package folders",
 			"the loader's own search path",
