@@ -25,3 +25,4 @@ export type {
 	NixlRegionSpec,
 } from "./options.js";
 export type { NixlRegion } from "./region.js";
+export type { UcxSettings } from "./ucx-settings.js";

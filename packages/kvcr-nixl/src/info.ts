@@ -1,6 +1,7 @@
 /** Which transports UCX can use here, as far as the kernel and UCX's own settings tell before a connection is made. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { type UcxSettings, ucxSettings } from "./ucx-settings.js";
 
 /** What was found. */
 export interface TransportSurvey {
@@ -36,9 +37,13 @@ const ALIASES: ReadonlyMap<string, readonly string[]> = new Map([
 	["mm", ["posix", "sysv", "xpmem"]],
 ]);
 
-/** Looks at the machine. `sysfs` is where the kernel lists RDMA devices. */
+/**
+ * Looks at the machine.
+ * @param env UCX's settings; by default those of the process, whatever the `process.env` of a worker says
+ * @param sysfs where the kernel lists RDMA devices
+ */
 export function surveyTransports(
-	env: NodeJS.ProcessEnv = process.env,
+	env: UcxSettings = ucxSettings(),
 	sysfs = "/sys/class/infiniband",
 ): TransportSurvey {
 	const rdmaDevices = activePorts(sysfs).filter((port) =>

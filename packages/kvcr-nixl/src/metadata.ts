@@ -6,6 +6,7 @@
 import { InvalidMetadataError } from "kvcr-core";
 import type { MemoryRange } from "./coverage.js";
 import { lacksAddress, type Transport, transportsIn } from "./ucx-address.js";
+import { ucxSettings } from "./ucx-settings.js";
 
 /** Largest blob accepted, in bytes. A region takes about 64 of them. */
 export const MAX_METADATA_BYTES = 16 << 20;
@@ -73,6 +74,7 @@ export function readMetadata(
 	const backends = reader.count("Conns");
 	if (backends > MAX_BACKENDS) return refuse(`it lists ${backends} backends`);
 	const transports: Transport[] = [];
+	const unified = ucxSettings().UCX_UNIFIED_MODE !== undefined;
 	for (let i = 0; i < backends; i += 1) {
 		reader.record("t");
 		const address = reader.record("c");
@@ -83,7 +85,7 @@ export function readMetadata(
 		)
 			return refuse(`a connection address has ${byteLength} bytes`);
 		// In its unified mode UCX packs something else in the place of a transport's attributes.
-		if (process.env.UCX_UNIFIED_MODE !== undefined) continue;
+		if (unified) continue;
 		const found = transportsIn(address);
 		if (typeof found === "string")
 			return refuse(`a connection address ${found}`);

@@ -89,6 +89,8 @@ export interface NativeBinding {
 		wake: () => void,
 	): Promise<NativeAgent>;
 	detach(buffers: readonly ArrayBuffer[]): void;
+	/** A variable as the process has it; the `process.env` of a worker may be its own. */
+	environment(name: string): string | undefined;
 }
 
 let loaded: NativeBinding | undefined;

@@ -66,7 +66,7 @@ describe("the published package", () => {
 				env: { PATH: "/nonexistent", PREBUILDS_ONLY: "1" },
 			},
 		);
-		expect(output.trim()).toBe("createAgent,detach");
+		expect(output.trim()).toBe("createAgent,detach,environment");
 	});
 });
 

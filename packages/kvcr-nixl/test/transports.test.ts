@@ -1,6 +1,8 @@
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Worker } from "node:worker_threads";
 import { afterAll, describe, expect, it } from "vitest";
 import { NixlTransferAgent, surveyTransports } from "../src/index.js";
 import { libraryPath } from "./helpers.js";
@@ -61,6 +63,19 @@ describe("what an agent can use", () => {
 		expect(rdma("mlx5_0:1")).toBe(true);
 		expect(rdma("all")).toBe(true);
 		expect(rdma("eth0")).toBe(false);
+	});
+
+	it("goes by the settings that UCX reads, not by those of a worker", async () => {
+		const worker = new Worker(
+			join(import.meta.dirname, "children/worker-survey.mjs"),
+			{
+				env: { ...process.env, UCX_TLS: "self" },
+				execArgv: ["--conditions=kvcr-source"],
+			},
+		);
+		const [transports] = await once(worker, "message");
+		expect(transports).toEqual(surveyTransports().transports);
+		await worker.terminate();
 	});
 
 	it.skipIf(surveyTransports().rdma)(
