@@ -30,13 +30,19 @@ Napi::Value guarded(Napi::Env env, Body body) {
   }
 }
 
-// The bytes of a Uint8Array.
+// The bytes of a Uint8Array. They are taken from the array itself: older releases of Node.js take no look at its buffer
+// when that is shared between threads.
 inline std::string bytesOf(const Napi::Value& value) {
-  if (!value.IsTypedArray()) throw NativeError(kErrArgument, "bytes expected");
-  auto array = value.As<Napi::TypedArray>();
-  const auto* data = static_cast<const char*>(array.ArrayBuffer().Data());
-  if (data == nullptr) return std::string();
-  return std::string(data + array.ByteOffset(), array.ByteLength());
+  bool isTypedArray = false;
+  napi_typedarray_type type = napi_uint8_array;
+  size_t length = 0;
+  void* data = nullptr;
+  if (napi_is_typedarray(value.Env(), value, &isTypedArray) != napi_ok || !isTypedArray ||
+      napi_get_typedarray_info(value.Env(), value, &type, &length, &data, nullptr, nullptr) != napi_ok ||
+      type != napi_uint8_array) {
+    throw NativeError(kErrArgument, "bytes expected");
+  }
+  return data != nullptr ? std::string(static_cast<const char*>(data), length) : std::string();
 }
 
 inline uint32_t uint32Of(const Napi::Value& value) {

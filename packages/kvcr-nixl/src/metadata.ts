@@ -3,6 +3,7 @@
  * truncated, padded or not metadata at all must therefore be refused here. The blob is a chain of records
  * `tag, 8-byte little-endian length, value, "|"` behind a header.
  */
+import { types } from "node:util";
 import { InvalidMetadataError } from "kvcr-core";
 import type { MemoryRange } from "./coverage.js";
 import { lacksAddress, type Transport, transportsIn } from "./ucx-address.js";
@@ -47,23 +48,33 @@ export interface Metadata {
 }
 
 /**
+ * A copy of what may be a metadata blob: bytes of the caller, or of another thread, may change between check and use.
+ * @throws InvalidMetadataError when it is not bytes, or more than {@link MAX_METADATA_BYTES}.
+ */
+export function ownMetadata(operation: string, metadata: unknown): Buffer {
+	const refuse = (reason: string) =>
+		new InvalidMetadataError(operation, metadata, reason);
+	// By its insides: a prototype can be given to anything.
+	if (!types.isUint8Array(metadata)) throw refuse("it is not bytes");
+	const { byteLength } = metadata;
+	if (byteLength > MAX_METADATA_BYTES)
+		throw refuse(`it has ${byteLength} bytes, more than ${MAX_METADATA_BYTES}`);
+	return Buffer.from(new Uint8Array(metadata).buffer);
+}
+
+/**
  * Takes a metadata blob apart.
  * @param own the transports of the agent that is about to load it, where they are known
  * @throws InvalidMetadataError when the bytes are not a whole metadata blob.
  */
 export function readMetadata(
 	operation: string,
-	metadata: unknown,
+	metadata: Uint8Array,
 	own: readonly Transport[] = [],
 ): Metadata {
 	const refuse = (reason: string): never => {
 		throw new InvalidMetadataError(operation, metadata, reason);
 	};
-	if (!(metadata instanceof Uint8Array)) return refuse("it is not bytes");
-	if (metadata.byteLength > MAX_METADATA_BYTES)
-		return refuse(
-			`it has ${metadata.byteLength} bytes, more than ${MAX_METADATA_BYTES}`,
-		);
 	const reader = new RecordReader(metadata, refuse);
 	reader.literal(HEADER);
 	const name = decodeName(reader.record("Agent"));

@@ -11,6 +11,7 @@ import { uncoveredRegion } from "./coverage.js";
 import { checkDescriptors, packDescriptors } from "./descriptors.js";
 import {
 	type Metadata,
+	ownMetadata,
 	readMetadata,
 	underName,
 	withoutMemory,
@@ -80,9 +81,10 @@ export class Remotes {
 	 */
 	add(
 		operation: string,
-		metadata: Uint8Array,
+		given: Uint8Array,
 		descriptors: readonly RegionDescriptor[],
 	): NixlRemote {
+		const metadata = ownMetadata(operation, given);
 		const read = readMetadata(operation, metadata, this.#ownTransports());
 		const { name } = read;
 		const regions = checkDescriptors(operation, metadata, descriptors);
@@ -107,7 +109,7 @@ export class Remotes {
 		this.#byName.set(name, {
 			name,
 			remote,
-			metadata: Buffer.from(metadata),
+			metadata,
 			alias,
 		});
 		return remote;

@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import type { MemoryRegion, RemoteAgent, TransferId } from "kvcr-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { NixlTransferAgent } from "../src/index.js";
@@ -129,10 +130,63 @@ describe.skipIf(missingNixl !== undefined)("bad input", () => {
 
 	it("refuses payloads that are none, or too long", () => {
 		const remote = a.addRemote(b.localMetadata(), [to.descriptor]);
-		for (const payload of ["x", null, undefined, new Uint8Array((1 << 20) + 1)])
+		for (const payload of [
+			"x",
+			null,
+			undefined,
+			new Uint8Array((1 << 20) + 1),
+			new Float64Array(1),
+			Object.create(Uint8Array.prototype),
+			new Proxy(new Uint8Array(1), {}),
+		])
 			expect(() => a.notify(remote, payload as Uint8Array)).toThrow(
 				expect.objectContaining({ code: "ERR_KVCR_INVALID_ARGUMENT" }),
 			);
+		a.removeRemote(remote);
+	});
+
+	it("takes bytes on memory that threads share, wherever it takes bytes", async () => {
+		const shared = (bytes: Uint8Array) => {
+			const copy = new Uint8Array(new SharedArrayBuffer(bytes.length + 3), 3);
+			copy.set(bytes);
+			return copy;
+		};
+		const remote = a.addRemote(shared(b.localMetadata()), [to.descriptor]);
+		const expectation = b.expectTraffic();
+		const got: string[] = [];
+		const all = new Promise<void>((resolve) =>
+			b.attach(() => {
+				for (const { payload } of b.takeNotifications())
+					got.push(Buffer.from(payload).toString());
+				if (got.length === 2) resolve();
+			}),
+		);
+		a.notify(remote, shared(Buffer.from("one")));
+		a.write({
+			remote,
+			pairs: [{ region: from, element: 0, remoteRegion: 0, remoteElement: 0 }],
+			notification: shared(Buffer.from("two")),
+		});
+		await all;
+		expect(got.sort()).toEqual(["one", "two"]);
+		b.detach();
+		expectation.end();
+		while (a.takeCompletions().length === 0) await setImmediate();
+		a.removeRemote(remote);
+	});
+
+	it("loads the metadata that it checked", () => {
+		const metadata = Buffer.from(b.localMetadata());
+		const remote = a.addRemote(metadata, [
+			{
+				...to.descriptor,
+				get label() {
+					metadata.fill(0xff);
+					return "r";
+				},
+			},
+		]);
+		expect(remote.name).toBe(b.name);
 		a.removeRemote(remote);
 	});
 
