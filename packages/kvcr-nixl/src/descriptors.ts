@@ -19,7 +19,7 @@ export function checkDescriptors(
 	};
 	if (!Array.isArray(descriptors) || descriptors.length > MAX_REGIONS)
 		return refuse(`regions is not a list of at most ${MAX_REGIONS}`);
-	return descriptors.map((descriptor: RegionDescriptor, i) => {
+	return Array.from(descriptors, (descriptor: RegionDescriptor, i) => {
 		if (typeof descriptor !== "object" || descriptor === null)
 			return refuse(`regions[${i}] is not a descriptor`);
 		const { memType, deviceId, addr, stride, count, size, label } = descriptor;

@@ -56,7 +56,9 @@ export interface MetadataRegion {
 }
 
 /**
- * Checks that every descriptor a peer sent names a region that its metadata lists.
+ * Checks that every descriptor a peer sent names a region that its metadata lists. They are read once: they may have getters,
+ * which run the caller's code, so that the caller looks again afterwards whether the agent is open.
+ * @returns copies
  * @throws InvalidMetadataError
  */
 export function checkCovered(
@@ -64,29 +66,23 @@ export function checkCovered(
 	metadata: Uint8Array,
 	regions: readonly RegionDescriptor[],
 	listed: readonly MetadataRegion[],
-): void {
-	if (!Array.isArray(regions))
-		throw new InvalidMetadataError(
-			operation,
-			metadata,
-			"regions is not a list",
-		);
+): readonly RegionDescriptor[] {
+	const refuse = (reason: string) =>
+		new InvalidMetadataError(operation, metadata, reason);
+	if (!Array.isArray(regions)) throw refuse("regions is not a list");
 	const byAddr = new Map(listed.map((region) => [region.addr, region]));
-	regions.forEach((descriptor: RegionDescriptor, i) => {
-		const known = byAddr.get(descriptor?.addr);
-		const contiguous =
-			descriptor?.stride === 0 || descriptor?.stride === descriptor?.size;
+	return Array.from(regions, (given: RegionDescriptor | undefined, i) => {
+		const descriptor = { ...given } as RegionDescriptor;
+		const { addr, stride, size, count } = descriptor;
+		const known = byAddr.get(addr);
+		const contiguous = stride === 0 || stride === size;
 		if (
 			known === undefined ||
-			known.count !== descriptor.count ||
-			known.size !== descriptor.size ||
+			known.count !== count ||
+			known.size !== size ||
 			!contiguous
-		) {
-			throw new InvalidMetadataError(
-				operation,
-				metadata,
-				`it does not cover regions[${i}]`,
-			);
-		}
+		)
+			throw refuse(`it does not cover regions[${i}]`);
+		return descriptor;
 	});
 }

@@ -256,7 +256,8 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 		this.#assertOpen("addRemote");
 		const operation = `${CLASS}.addRemote`;
 		const decoded = decodeMetadata(operation, metadata);
-		checkCovered(operation, metadata, regions, decoded.regions);
+		const checked = checkCovered(operation, metadata, regions, decoded.regions);
+		this.#assertOpen("addRemote");
 		const former = this.#remotes.get(decoded.name);
 		if (former !== undefined && former.inFlight > 0)
 			throw new RemoteBusyError(operation, former.name);
@@ -271,12 +272,7 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 			);
 			this.#links.set(key, link);
 		}
-		const remote = new Remote(
-			name,
-			regions.map((region) => ({ ...region })),
-			link,
-			key,
-		);
+		const remote = new Remote(name, checked, link, key);
 		this.#remotes.set(name, remote);
 		return remote;
 	}

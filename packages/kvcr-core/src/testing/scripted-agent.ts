@@ -204,14 +204,15 @@ export class ScriptedTransferAgent
 		this.#assertOpen("addRemote");
 		const operation = "ScriptedTransferAgent.addRemote";
 		const decoded = decodeFabricMetadata(operation, metadata);
-		checkCovered(operation, metadata, regions, decoded.regions);
+		const checked = checkCovered(operation, metadata, regions, decoded.regions);
+		this.#assertOpen("addRemote");
 		const former = this.#remotes.get(decoded.name);
 		if (former !== undefined && former.inFlight > 0)
 			throw new RemoteBusyError(operation, former.name);
 		const remote = new ScriptedRemote(
 			decoded.name,
 			`${decoded.name}#${decoded.incarnation}`,
-			regions.map((region) => ({ ...region })),
+			checked,
 		);
 		this.#remotes.set(remote.name, remote);
 		return remote;

@@ -10,19 +10,7 @@ export function getterTests(test: AgentTest): void {
 	test("reads every part of a write once", async (rig) => {
 		const { writer, reader, from, to, remote } = await rig.pair();
 		paint(from, 0, 5);
-		let extra = 0;
-		/** An object whose fields change when they were read. */
-		const once = <T extends object>(first: T, rest: T): T => {
-			const read = new Set<string | symbol>();
-			return new Proxy(first, {
-				get(target, field) {
-					if (read.has(field)) extra += 1;
-					const source = read.has(field) ? rest : target;
-					read.add(field);
-					return Reflect.get(source, field);
-				},
-			});
-		};
+		const { once, readAgain } = changing();
 		const pair = { region: from, remoteRegion: 0 };
 		const sound = { ...pair, element: 0, remoteElement: 1 };
 		const other = { ...pair, element: 1, remoteElement: 2 };
@@ -37,13 +25,39 @@ export function getterTests(test: AgentTest): void {
 			"the notification",
 			() => reader.notifications.length > 0,
 		);
-		assert.equal(extra, 0);
+		assert.deepEqual(readAgain, []);
 		assertPainted(to, 1, 5);
 		assertBlank(to, 2);
 		assert.deepEqual(
 			reader.notifications.map((n) => [...n.payload]),
 			[[...payload(1)]],
 		);
+	});
+
+	test("reads every part of a descriptor once", async (rig) => {
+		const { writer, reader, from, to } = await rig.pair();
+		const { once, readAgain } = changing();
+		paint(from, 0, 5);
+		const { descriptor } = to;
+		const elsewhere = { ...descriptor, addr: descriptor.addr + 64n, count: 1 };
+		const remote = writer.agent.addRemote(reader.agent.localMetadata(), [
+			once(descriptor, elsewhere),
+		]);
+		assert.deepEqual(readAgain, []);
+		await writer.done(
+			writer.agent.write({
+				remote,
+				pairs: [
+					{ region: from, element: 0, remoteRegion: 0, remoteElement: 3 },
+				],
+				notification: payload(1),
+			}),
+		);
+		await reader.until(
+			"the notification",
+			() => reader.notifications.length > 0,
+		);
+		assertPainted(to, 3, 5);
 	});
 
 	test("keeps a write apart from those made while its pairs are read", async (rig) => {
@@ -115,4 +129,24 @@ export function getterTests(test: AgentTest): void {
 		assert.equal(writer.completions.length, 0);
 		from.release();
 	});
+}
+
+/** Makes objects whose fields have another value when they are read again, and keeps account of that. */
+function changing() {
+	const readAgain: (string | symbol)[] = [];
+	const once = <T extends object>(first: T, rest: T): T => {
+		const read = new Set<string | symbol>();
+		return new Proxy(
+			{ ...first },
+			{
+				get(target, field) {
+					const again = read.has(field);
+					if (again) readAgain.push(field);
+					read.add(field);
+					return Reflect.get(again ? rest : target, field);
+				},
+			},
+		);
+	};
+	return { once, readAgain };
 }
