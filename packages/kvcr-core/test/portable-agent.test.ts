@@ -151,6 +151,7 @@ describe("misuse is a typed error", () => {
 		["closeGraceMs", { closeGraceMs: 2 ** 31 }],
 		["greetingTimeoutMs", { greetingTimeoutMs: "soon" }],
 		["maxPeers", { maxPeers: 0 }],
+		["name", { name: "half \ud83d" }],
 		["clock", { clock: {} }],
 	])("of create: %s", async (argument, options) => {
 		await expect(

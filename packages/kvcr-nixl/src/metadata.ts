@@ -175,12 +175,13 @@ export function withoutMemory(
 	]);
 }
 
-/** True for a name that survives NIXL's C interface: non-empty, bounded, no NUL. */
+/** True for a name that survives NIXL's C interface: non-empty, bounded, no NUL, and no half of a surrogate pair. */
 export function isAgentName(value: unknown): value is string {
 	return (
 		typeof value === "string" &&
 		value.length > 0 &&
 		!value.includes("\0") &&
+		!/\p{Surrogate}/u.test(value) &&
 		Buffer.byteLength(value) <= MAX_NAME_BYTES
 	);
 }

@@ -87,7 +87,7 @@ export function checkAgentOptions(
 			operation,
 			"name",
 			name,
-			`1 to ${MAX_NAME_BYTES} bytes of text without NUL`,
+			`1 to ${MAX_NAME_BYTES} bytes of well-formed text without NUL`,
 		);
 	}
 	const { requireRdma = false, closeTimeoutMs = 3000 } = options;

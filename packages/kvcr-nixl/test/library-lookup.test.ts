@@ -153,6 +153,7 @@ describe.concurrent("without a usable library", () => {
 	it.each([
 		{ name: "" },
 		{ name: "a\0b" },
+		{ name: "half \ud83d" },
 		{ name: "x".repeat(256) },
 		{ libraryPath: "" },
 		{ libraryPath: "\0" },

@@ -79,11 +79,12 @@ export function decodeMetadata(
 	return { name, host, port, token, regions };
 }
 
-/** Whether a value can be the name of an agent: 1 to {@link MAX_AGENT_NAME_BYTES} bytes of UTF-8. */
+/** Whether a value can be the name of an agent: 1 to {@link MAX_AGENT_NAME_BYTES} bytes of UTF-8, as peers will read it. */
 export function isAgentName(value: unknown): value is string {
 	return (
 		typeof value === "string" &&
 		value.length > 0 &&
+		!/\p{Surrogate}/u.test(value) &&
 		Buffer.byteLength(value) <= MAX_AGENT_NAME_BYTES
 	);
 }

@@ -162,7 +162,7 @@ export class PortableTransferAgent implements TransferAgent, RegionOwner {
 				operation,
 				"name",
 				name,
-				`a string of 1 to ${MAX_AGENT_NAME_BYTES} bytes`,
+				`a well-formed string of 1 to ${MAX_AGENT_NAME_BYTES} bytes`,
 			);
 		const bindHost = options.host ?? "127.0.0.1";
 		if (typeof bindHost !== "string" || bindHost === "")
