@@ -47,25 +47,31 @@ function outcomes(): Record<string, number> {
 }
 
 describe("a nonfatal exception while a fetch is admitted", () => {
-	it("fails the affected group, discards its private advice, and later hints are placed", async () => {
-		let angry = true;
-		const policy = new LruPolicy();
-		const decideIngest = policy.decideIngest.bind(policy);
-		policy.decideIngest = (meta, from) => {
-			if (angry) throw new Error("policy out of order");
-			return decideIngest(meta, from);
-		};
-		target = await cluster.peer("angry", { policy });
-		target.kvcr.submitHint(hint(source.endpoint, [1n]));
-		cluster.run(50);
-		expect(outcomes()).toEqual({ admission_failed: 1 });
-		expect(leftovers(target)).toEqual(NOTHING_LEFT);
-		angry = false;
-		target.kvcr.submitHint(hint(source.endpoint, [2n]));
-		cluster.run(50);
-		expect(outcomes()).toEqual({ admission_failed: 1, placed: 1 });
-		expect(leftovers(target)).toEqual(NOTHING_LEFT);
-	});
+	it.each([
+		["an error", new Error("policy out of order")],
+		["what has no text", Object.create(null)],
+	])(
+		"(%s) fails the affected group, discards its private advice, and later hints are placed",
+		async (_what, thrown) => {
+			let angry = true;
+			const policy = new LruPolicy();
+			const decideIngest = policy.decideIngest.bind(policy);
+			policy.decideIngest = (meta, from) => {
+				if (angry) throw thrown;
+				return decideIngest(meta, from);
+			};
+			target = await cluster.peer("angry", { policy });
+			target.kvcr.submitHint(hint(source.endpoint, [1n]));
+			cluster.run(50);
+			expect(outcomes()).toEqual({ admission_failed: 1 });
+			expect(leftovers(target)).toEqual(NOTHING_LEFT);
+			angry = false;
+			target.kvcr.submitHint(hint(source.endpoint, [2n]));
+			cluster.run(50);
+			expect(outcomes()).toEqual({ admission_failed: 1, placed: 1 });
+			expect(leftovers(target)).toEqual(NOTHING_LEFT);
+		},
+	);
 
 	it("that nobody expected is warned about once, however often it happens", () => {
 		const cache = target.parts?.cache;

@@ -1,6 +1,10 @@
 /** What a peer's descriptors must look like, and how the addon takes them. */
 
-import { InvalidMetadataError, type RegionDescriptor } from "kvcr-core";
+import {
+	InvalidMetadataError,
+	type RegionDescriptor,
+	showValue,
+} from "kvcr-core";
 
 /** Most regions of one peer. */
 const MAX_REGIONS = 4096;
@@ -24,16 +28,16 @@ export function checkDescriptors(
 			return refuse(`regions[${i}] is not a descriptor`);
 		const { memType, deviceId, addr, stride, count, size, label } = descriptor;
 		if (memType !== "DRAM")
-			return refuse(`regions[${i}] is ${String(memType)}, not DRAM`);
+			return refuse(`regions[${i}] is ${showValue(memType)}, not DRAM`);
 		if (typeof label !== "string")
 			return refuse(`regions[${i}].label is not a string`);
 		if (deviceId !== 0) return refuse(`regions[${i}].deviceId is not 0`);
 		if (!Number.isSafeInteger(size) || size < 1)
-			return refuse(`regions[${i}].size is ${size}`);
+			return refuse(`regions[${i}].size is ${showValue(size)}`);
 		if (!Number.isSafeInteger(count) || count < 1 || count > MAX_ELEMENTS)
-			return refuse(`regions[${i}].count is ${count}`);
+			return refuse(`regions[${i}].count is ${showValue(count)}`);
 		if (!Number.isSafeInteger(stride) || (stride !== 0 && stride < size))
-			return refuse(`regions[${i}].stride is ${stride}`);
+			return refuse(`regions[${i}].stride is ${showValue(stride)}`);
 		if (typeof addr !== "bigint" || addr <= 0n)
 			return refuse(`regions[${i}].addr is not an address`);
 		const step = BigInt(stride === 0 ? size : stride);

@@ -2,6 +2,7 @@
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { reasonOf } from "kvcr-core";
 import { NativeAddonError } from "./errors.js";
 
 /** How a region's memory comes to be; the numbers are the addon's. */
@@ -105,12 +106,9 @@ export function nativeBinding(): NativeBinding {
 	try {
 		loaded = prebuilt(packageFolder()) as NativeBinding;
 	} catch (error) {
-		throw new NativeAddonError(
-			(error instanceof Error ? error.message : String(error))
-				.replace(/\s+/g, " ")
-				.trim(),
-			{ cause: error },
-		);
+		throw new NativeAddonError(reasonOf(error).replace(/\s+/g, " ").trim(), {
+			cause: error,
+		});
 	}
 	return loaded;
 }

@@ -6,6 +6,14 @@ import { readMetadata, underName } from "../src/metadata.js";
 import { createAgent, missingNixl, runChild } from "./helpers.js";
 import { oddities } from "./oddities.js";
 
+/** Descriptors with a field that cannot simply be turned into text, as the error wants it. */
+const unshowable = (
+	["memType", "deviceId", "addr", "stride", "count", "size", "label"] as const
+).flatMap((field): [string, unknown][] => [
+	[`a symbol for its ${field}`, [{ [field]: Symbol("s") }]],
+	[`a bare object for its ${field}`, [{ [field]: Object.create(null) }]],
+]);
+
 describe.skipIf(missingNixl !== undefined)("bad input", () => {
 	let a: NixlTransferAgent;
 	let b: NixlTransferAgent;
@@ -61,7 +69,7 @@ describe.skipIf(missingNixl !== undefined)("bad input", () => {
 		expect(Buffer.from(underName(renamed, "somebody", b.name))).toEqual(blob);
 	});
 
-	it.each([
+	it.each<[string, unknown]>([
 		["not a list", "x"],
 		["a number", [7]],
 		["null", [null]],
@@ -76,6 +84,8 @@ describe.skipIf(missingNixl !== undefined)("bad input", () => {
 		["a fraction", [{ size: 0.5 }]],
 		["overlapping elements", [{ stride: 63 }]],
 		["a label that is none", [{ label: 1 }]],
+		["holes", new Array(2)],
+		...unshowable,
 	])("refuses descriptors with %s", (_what, change) => {
 		const regions = Array.isArray(change)
 			? change.map((fields) =>

@@ -1,5 +1,5 @@
 /** Errors of this transport, beside those of `kvcr-core`. */
-import { KvcrError, showValue } from "kvcr-core";
+import { KvcrError, showValue, reasonOf as textOf } from "kvcr-core";
 
 /** No usable connection to a NATS server: unreachable, refused the credentials, or did not answer in time. */
 export class NatsConnectionError extends KvcrError {
@@ -27,6 +27,5 @@ export class NatsPermissionError extends KvcrError {
 
 /** The text of anything thrown, for a log line or a cause. */
 export function reasonOf(error: unknown): string {
-	if (error instanceof Error) return error.message || error.name;
-	return error === undefined ? "no reason was given" : String(error);
+	return error === undefined ? "no reason was given" : textOf(error);
 }

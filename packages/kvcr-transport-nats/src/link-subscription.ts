@@ -1,4 +1,5 @@
 /** One subscription as a link keeps it, over any number of connections. */
+import { reasonOf } from "./errors.js";
 import type { SubscribeOptions } from "./link-types.js";
 import type {
 	NatsLike,
@@ -48,7 +49,8 @@ export class Registered {
 			});
 			this.held = held;
 		} catch (error) {
-			this.refusal = error instanceof Error ? error : new Error(String(error));
+			this.refusal =
+				error instanceof Error ? error : new Error(reasonOf(error));
 			ended(error);
 		}
 	}

@@ -7,6 +7,7 @@ import type {
 	Logger,
 	PlacementFailure,
 } from "../ports/index.js";
+import { reasonOf, showValue } from "../ports/index.js";
 import { PolicyError } from "./errors.js";
 
 /** Wraps one policy. Failures that no admission can report are logged, once per method. */
@@ -40,7 +41,7 @@ export class PolicyGuard {
 			const answer: unknown = this.#policy.decideIngest(meta, source);
 			if (answer === "keep" || answer === "drop") return answer;
 			disregard(answer, () => {});
-			return new PolicyError("decideIngest", `answered ${String(answer)}`);
+			return new PolicyError("decideIngest", `answered ${showValue(answer)}`);
 		} catch (cause) {
 			return threw("decideIngest", cause);
 		} finally {
@@ -54,7 +55,7 @@ export class PolicyGuard {
 			const answer: unknown = this.#policy.decideEviction(meta);
 			if (answer === "evict" || answer === "keep") return answer;
 			disregard(answer, () => {});
-			return new PolicyError("decideEviction", `answered ${String(answer)}`);
+			return new PolicyError("decideEviction", `answered ${showValue(answer)}`);
 		} catch (cause) {
 			return threw("decideEviction", cause);
 		} finally {
@@ -71,7 +72,7 @@ export class PolicyGuard {
 			disregard(score, () => {});
 			this.#warn(
 				"evictionScore",
-				new PolicyError("evictionScore", `answered ${String(score)}`),
+				new PolicyError("evictionScore", `answered ${showValue(score)}`),
 			);
 		} catch (cause) {
 			this.#warn("evictionScore", cause);
@@ -127,6 +128,5 @@ export class PolicyGuard {
 }
 
 function threw(method: string, cause: unknown): PolicyError {
-	const reason = cause instanceof Error ? cause.message : String(cause);
-	return new PolicyError(method, `threw: ${reason}`, { cause });
+	return new PolicyError(method, `threw: ${reasonOf(cause)}`, { cause });
 }

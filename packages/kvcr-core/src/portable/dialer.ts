@@ -1,6 +1,7 @@
 /** One attempt to reach an agent: connect, say hello, hear welcome; then frames until the connection ends. */
 import { createConnection, type Socket } from "node:net";
 import type { Clock } from "../ports/clock.js";
+import { reasonOf } from "../ports/errors.js";
 import {
 	FrameError,
 	type FrameHeader,
@@ -198,7 +199,7 @@ export class Dialer {
 		try {
 			this.#reader.feed(bytes);
 		} catch (error) {
-			this.#fail("unsure", `the target broke the protocol: ${String(error)}`);
+			this.#fail("unsure", `the target broke the protocol: ${reasonOf(error)}`);
 		}
 	}
 

@@ -22,9 +22,11 @@ export function showValue(value: unknown): string {
 		} else if (typeof value === "function")
 			text = `function ${value.name || "(anonymous)"}`;
 		else if (typeof value === "object" && value !== null) {
-			text = JSON.stringify(value, (_key, inner: unknown) =>
-				typeof inner === "bigint" ? `${inner}n` : inner,
-			);
+			// A `toJSON` may answer with nothing at all.
+			text =
+				JSON.stringify(value, (_key, inner: unknown) =>
+					typeof inner === "bigint" ? `${inner}n` : inner,
+				) ?? tagOf(value);
 		} else text = String(value);
 	} catch {
 		text = tagOf(value);
@@ -39,6 +41,18 @@ function tagOf(value: unknown): string {
 	} catch {
 		return `an unreadable ${typeof value}`;
 	}
+}
+
+/** The text of anything thrown, for a message: never empty, and never throwing. */
+export function reasonOf(error: unknown): string {
+	try {
+		if (error instanceof Error)
+			for (const text of [error.message, error.name])
+				if (typeof text === "string" && text !== "") return text;
+	} catch {
+		// Not an error in more than name: shown like any other value.
+	}
+	return typeof error === "string" && error !== "" ? error : showValue(error);
 }
 
 /** Base of every error this project throws on purpose. `code` is stable across releases. */

@@ -1,15 +1,14 @@
 /** Whether progress can go on. An error that ends it is kept and shown to every later caller; closing still works. */
 import type { Clock, Timer } from "../ports/index.js";
-import { KvcrError } from "../ports/index.js";
+import { KvcrError, reasonOf } from "../ports/index.js";
 
 /** Progress has failed for good: the instance can only be closed. `cause` says why. */
 export class ProgressFailedError extends KvcrError {
 	/** `cause` is what ended progress. */
 	constructor(cause: unknown) {
-		const reason = cause instanceof Error ? cause.message : String(cause);
 		super(
 			"ERR_KVCR_PROGRESS_FAILED",
-			`progress failed and the instance can only be closed: ${reason}`,
+			`progress failed and the instance can only be closed: ${reasonOf(cause)}`,
 			{ cause },
 		);
 	}

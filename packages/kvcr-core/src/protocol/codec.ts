@@ -7,6 +7,7 @@
  */
 import { Decoder, Encoder } from "@msgpack/msgpack";
 import { MAX_CONTROL_MESSAGE_BYTES } from "../ports/control-channel.js";
+import { reasonOf } from "../ports/errors.js";
 import { FieldViolation } from "./errors.js";
 import { fieldNames } from "./field-names.js";
 import { MAX_NESTING } from "./limits.js";
@@ -62,11 +63,7 @@ export function unpack(bytes: Uint8Array): Record<string, unknown> {
 		value = decoder.decode(plain(bytes));
 	} catch (error) {
 		// Left to the decoder: the map key "__proto__", which it refuses.
-		throw new FieldViolation(
-			"bytes",
-			bytes,
-			`decodable (${error instanceof Error ? error.message : String(error)})`,
-		);
+		throw new FieldViolation("bytes", bytes, `decodable (${reasonOf(error)})`);
 	}
 	if (!isWireMap(value)) throw new FieldViolation("message", value, "a map");
 	return value;

@@ -7,7 +7,7 @@
  * times as many blocks per second as are asked for. It is handed only bytes whose structure was checked.
  */
 import { Decoder } from "@msgpack/msgpack";
-import { InvalidArgumentError, KvcrError } from "kvcr-core";
+import { InvalidArgumentError, KvcrError, reasonOf } from "kvcr-core";
 import { MAX_HASH_BYTES, MIN_HASH_BYTES } from "../reverse-map/packed-key.js";
 import { knownFieldsOnly } from "./known-fields.js";
 import { structureFault } from "./structure.js";
@@ -140,9 +140,7 @@ function decode(payload: Uint8Array): unknown {
 		try {
 			return decoder.decode(knownFieldsOnly(payload));
 		} catch (error) {
-			throw new MalformedEventsError(
-				error instanceof Error ? error.message : String(error),
-			);
+			throw new MalformedEventsError(reasonOf(error));
 		}
 	}
 }

@@ -1,5 +1,5 @@
 /** Error classes of the event intake's start. */
-import { KvcrError } from "kvcr-core";
+import { KvcrError, reasonOf } from "kvcr-core";
 
 /** The optional peer dependency `zeromq` could not be loaded. `cause` says why. */
 export class ZeromqUnavailableError extends KvcrError {
@@ -22,7 +22,7 @@ export class ConnectFailedError extends KvcrError {
 	constructor(operation: string, endpoint: string, cause: unknown) {
 		super(
 			"ERR_KVCR_CONNECT_FAILED",
-			`${operation}: cannot connect to ${endpoint}: ${cause instanceof Error ? cause.message : String(cause)}`,
+			`${operation}: cannot connect to ${endpoint}: ${reasonOf(cause)}`,
 			{ cause },
 		);
 		this.endpoint = endpoint;
