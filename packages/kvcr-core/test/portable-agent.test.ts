@@ -146,6 +146,17 @@ describe("addresses", () => {
 });
 
 describe("misuse is a typed error", () => {
+	it("of addRemote: what only looks like bytes", async () => {
+		const agent = await agentOf();
+		for (const bytes of [
+			Object.create(Uint8Array.prototype),
+			new Proxy(agent.localMetadata(), {}),
+		])
+			expect(() => agent.addRemote(bytes, [])).toThrow(
+				expect.objectContaining({ code: "ERR_KVCR_INVALID_METADATA" }),
+			);
+	});
+
 	it.each([
 		["options", null],
 		["closeGraceMs", { closeGraceMs: 2 ** 31 }],

@@ -361,6 +361,26 @@ describe("transferAgentSuite bites on an agent that", () => {
 			}),
 		],
 		[
+			"reads the form of a region twice",
+			"reads every part of a region",
+			(inner) => ({
+				createRegion: (spec) => {
+					assert.ok(spec.elementCount > 0);
+					return inner.createRegion(spec);
+				},
+			}),
+		],
+		[
+			"reads a descriptor twice",
+			"reads every part of a descriptor",
+			(inner) => ({
+				addRemote: (metadata, regions) => {
+					assert.ok(regions.every(({ size }) => size > 0));
+					return inner.addRemote(metadata, regions);
+				},
+			}),
+		],
+		[
 			"packs all writes into one list",
 			"keeps a write apart",
 			(inner) => {

@@ -22,12 +22,9 @@ import {
 import * as atExit from "./at-exit.js";
 import { translateNative } from "./errors.js";
 import { surveyTransports } from "./info.js";
+import { type NativeAgent, nativeBinding } from "./native.js";
 import {
-	type NativeAgent,
-	type NativeRegionSpec,
-	nativeBinding,
-} from "./native.js";
-import {
+	type CheckedRegion,
 	checkAgentOptions,
 	checkMapSpec,
 	checkRegionSpec,
@@ -162,8 +159,7 @@ export class NixlTransferAgent implements TransferAgent {
 	async createRegion(spec: NixlRegionSpec): Promise<NixlRegion> {
 		const operation = "TransferAgent.createRegion";
 		this.#assertOpen(operation);
-		const native = checkRegionSpec(operation, spec);
-		return this.#makeRegion(operation, spec.label, native);
+		return this.#makeRegion(operation, checkRegionSpec(operation, spec));
 	}
 
 	/**
@@ -175,8 +171,7 @@ export class NixlTransferAgent implements TransferAgent {
 	async mapRegion(spec: NixlMapSpec): Promise<NixlRegion> {
 		const operation = "NixlTransferAgent.mapRegion";
 		this.#assertOpen(operation);
-		const native = checkMapSpec(operation, spec);
-		return this.#makeRegion(operation, spec.label, native);
+		return this.#makeRegion(operation, checkMapSpec(operation, spec));
 	}
 
 	localMetadata(): Uint8Array {
@@ -329,9 +324,10 @@ export class NixlTransferAgent implements TransferAgent {
 
 	async #makeRegion(
 		operation: string,
-		label: string,
-		spec: NativeRegionSpec,
+		spec: CheckedRegion,
 	): Promise<NixlRegion> {
+		// Getters of the specification run the caller's code, which may have closed the agent.
+		this.#assertOpen(operation);
 		const id = this.#nextRegion++;
 		const creation = this.#native.createRegion(id, spec);
 		this.#creations.add(creation);
@@ -340,7 +336,7 @@ export class NixlTransferAgent implements TransferAgent {
 			const region = new NixlRegion(
 				this,
 				id,
-				label,
+				spec.label,
 				spec.elementBytes,
 				spec.elementCount,
 				spec.sliceBytes,

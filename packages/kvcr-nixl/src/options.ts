@@ -113,11 +113,16 @@ export function checkAgentOptions(
 	return { name, requireRdma, closeTimeoutMs };
 }
 
+/** A region as it was asked for: everything about it is read once. */
+export interface CheckedRegion extends NativeRegionSpec {
+	readonly label: string;
+}
+
 /** The addon's form of a region to allocate. @throws InvalidArgumentError */
 export function checkRegionSpec(
 	operation: string,
 	spec: NixlRegionSpec,
-): NativeRegionSpec {
+): CheckedRegion {
 	const geometry = checkGeometry(operation, spec);
 	const { backing = "anonymous", hugePages = false } = spec;
 	if (typeof hugePages !== "boolean")
@@ -165,7 +170,7 @@ export function checkRegionSpec(
 export function checkMapSpec(
 	operation: string,
 	spec: NixlMapSpec,
-): NativeRegionSpec {
+): CheckedRegion {
 	const geometry = checkGeometry(operation, spec);
 	const { path, offset = 0 } = spec;
 	if (typeof path !== "string" || path.length === 0 || path.includes("\0"))
@@ -216,5 +221,10 @@ function checkGeometry(operation: string, spec: RegionSpec) {
 			`an integer of 1 to ${perSlice * MAX_SLICES}`,
 		);
 	}
-	return { elementBytes, elementCount, sliceBytes: perSlice * elementBytes };
+	return {
+		label,
+		elementBytes,
+		elementCount,
+		sliceBytes: perSlice * elementBytes,
+	};
 }

@@ -1,4 +1,5 @@
 /** The metadata blob of a portable agent: where it listens, the token that opens its door, and its regions. */
+import { types } from "node:util";
 import { InvalidMetadataError } from "../ports/errors.js";
 import type { MetadataRegion } from "./checks.js";
 import { isPort, isWildcardHost } from "./host.js";
@@ -44,7 +45,8 @@ export function decodeMetadata(
 ): PortableMetadata {
 	const refuse = (reason: string, cause?: unknown) =>
 		new InvalidMetadataError(operation, bytes, reason, { cause });
-	if (!(bytes instanceof Uint8Array)) throw refuse("it is not bytes");
+	// By its insides: a prototype can be given to anything.
+	if (!types.isUint8Array(bytes)) throw refuse("it is not bytes");
 	if (bytes.byteLength > MAX_METADATA_BYTES) throw refuse("it is too large");
 	const text = Buffer.from(
 		bytes.buffer,

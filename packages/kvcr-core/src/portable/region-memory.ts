@@ -32,37 +32,43 @@ export interface RegionOwner {
 }
 
 /**
- * Checks a region spec.
+ * Checks a region spec, reading each field once: they may be getters, with another answer the next time.
+ * @returns a copy
  * @throws InvalidArgumentError
  */
-export function checkRegionSpec(operation: string, spec: RegionSpec): void {
+export function checkRegionSpec(
+	operation: string,
+	spec: RegionSpec,
+): RegionSpec {
 	checkObject(operation, "spec", spec);
-	if (typeof spec.label !== "string" || spec.label.length > MAX_REGION_LABEL) {
+	const { label, elementBytes, elementCount } = spec;
+	if (typeof label !== "string" || label.length > MAX_REGION_LABEL) {
 		throw new InvalidArgumentError(
 			operation,
 			"spec.label",
-			spec.label,
+			label,
 			`a string of at most ${MAX_REGION_LABEL} characters`,
 		);
 	}
-	for (const field of ["elementBytes", "elementCount"] as const) {
-		if (!Number.isSafeInteger(spec[field]) || spec[field] < 1) {
+	for (const [field, value] of Object.entries({ elementBytes, elementCount })) {
+		if (!Number.isSafeInteger(value) || value < 1) {
 			throw new InvalidArgumentError(
 				operation,
 				`spec.${field}`,
-				spec[field],
+				value,
 				"a positive integer",
 			);
 		}
 	}
-	if (!Number.isSafeInteger(spec.elementBytes * spec.elementCount)) {
+	if (!Number.isSafeInteger(elementBytes * elementCount)) {
 		throw new InvalidArgumentError(
 			operation,
 			"spec.elementCount",
-			spec.elementCount,
+			elementCount,
 			"a count whose total size in bytes is a safe integer",
 		);
 	}
+	return { label, elementBytes, elementCount };
 }
 
 /** One region of plain process memory. */
@@ -83,11 +89,11 @@ export class RegionMemory implements MemoryRegion {
 	 */
 	constructor(
 		operation: string,
-		spec: RegionSpec,
+		given: RegionSpec,
 		addr: bigint,
 		owner: RegionOwner,
 	) {
-		checkRegionSpec(operation, spec);
+		const spec = checkRegionSpec(operation, given);
 		this.label = spec.label;
 		this.elementBytes = spec.elementBytes;
 		this.elementCount = spec.elementCount;

@@ -176,10 +176,10 @@ export class ScriptedTransferAgent
 		this.#wake = undefined;
 	}
 
-	async createRegion(spec: RegionSpec): Promise<RegionMemory> {
+	async createRegion(given: RegionSpec): Promise<RegionMemory> {
 		this.#assertOpen("createRegion");
 		const operation = "ScriptedTransferAgent.createRegion";
-		checkRegionSpec(operation, spec);
+		const spec = checkRegionSpec(operation, given);
 		const addr = this.#fabric.takeAddress(
 			spec.elementBytes * spec.elementCount,
 		);

@@ -34,6 +34,19 @@ export function getterTests(test: AgentTest): void {
 		);
 	});
 
+	test("reads every part of a region to make once", async (rig) => {
+		const { writer } = await rig.pair();
+		const { once, readAgain } = changing();
+		const spec = { label: "r", elementBytes: 64, elementCount: 4 };
+		const other = { label: "s", elementBytes: 128, elementCount: 8 };
+		const region = await writer.agent.createRegion(once(spec, other));
+		assert.deepEqual(readAgain, []);
+		const { label, elementBytes, elementCount, descriptor } = region;
+		assert.deepEqual({ label, elementBytes, elementCount }, spec);
+		assert.equal(descriptor.count, 4);
+		assert.equal(region.element(3).length, 64);
+	});
+
 	test("reads every part of a descriptor once", async (rig) => {
 		const { writer, reader, from, to } = await rig.pair();
 		const { once, readAgain } = changing();
