@@ -6,6 +6,7 @@
 import { types } from "node:util";
 import { InvalidMetadataError } from "kvcr-core";
 import type { MemoryRange } from "./coverage.js";
+import { keyFault } from "./memory-key.js";
 import { lacksAddress, type Transport, transportsIn } from "./ucx-address.js";
 import { ucxSettings } from "./ucx-settings.js";
 
@@ -27,10 +28,11 @@ const LAST_MEMORY_TYPE = 4;
 const BACKEND = "UCX";
 
 /** Address, length and device, then a key of at least its own header. */
-const LEAST_DESCRIPTOR_BYTES = 24 + 9;
+const KEY = 24;
+const LEAST_DESCRIPTOR_BYTES = KEY + 9;
 
 /** Where UCX's key says what kind of memory it is for, and the largest number for one; 0 is host memory. */
-const KEY_MEMORY_TYPE = 24 + 8;
+const KEY_MEMORY_TYPE = KEY + 8;
 const LAST_KEY_MEMORY_TYPE = 8;
 
 /** A worker address of UCX is shorter than this even with dozens of devices, and longer than nothing. */
@@ -129,9 +131,11 @@ export function readMetadata(
 			const kind = descriptor[KEY_MEMORY_TYPE] as number;
 			if (kind > (type === HOST_MEMORY ? 0 : LAST_KEY_MEMORY_TYPE))
 				return refuse("a memory key is of another memory type");
+			if (backend !== BACKEND) continue;
+			const fault = keyFault(descriptor.subarray(KEY), transports);
+			if (fault !== undefined) return refuse(`a memory key ${fault}`);
 			const range = rangeOf(descriptor);
-			if (type === HOST_MEMORY && backend === BACKEND && range !== undefined)
-				memory.push(range);
+			if (type === HOST_MEMORY && range !== undefined) memory.push(range);
 		}
 	}
 	if (!reader.atEnd) return refuse("it goes on after its end");

@@ -35,6 +35,8 @@ const ATTRIBUTE_BYTES = { [FORMAT_1]: 16, [FORMAT_2]: 8 } as const;
 export interface Transport {
 	/** UCX's stand-in for the transport's name. */
 	readonly checksum: number;
+	/** The memory domain that it uses, by its place among those of the worker. */
+	readonly domain: number;
 	/** Lengths of the addresses that the transport itself takes apart. */
 	readonly deviceBytes: number;
 	readonly interfaceBytes: number;
@@ -73,6 +75,7 @@ export function transportsIn(address: Uint8Array): Transport[] | string {
 			cursor.skip(value);
 			transports.push({
 				checksum,
+				domain: domain.value,
 				deviceBytes: device.value,
 				interfaceBytes: value,
 			});

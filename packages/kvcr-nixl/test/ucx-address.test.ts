@@ -32,21 +32,22 @@ describe("a worker address", () => {
 	it("that is whole names its transports", () => {
 		expect(transportsIn(REAL)).toEqual(
 			[
-				[0x7563, 0, 8],
-				[0x19cf, 6, 2],
-				[0x19cf, 14, 2],
-				[0x538d, 8, 8],
-				[0xd3a7, 8, 8],
-				[0x8b47, 8, 4],
-			].map(([checksum, deviceBytes, interfaceBytes]) => ({
+				[0x7563, 0, 0, 8],
+				[0x19cf, 1, 6, 2],
+				[0x19cf, 1, 14, 2],
+				[0x538d, 2, 8, 8],
+				[0xd3a7, 3, 8, 8],
+				[0x8b47, 4, 8, 4],
+			].map(([checksum, domain, deviceBytes, interfaceBytes]) => ({
 				checksum,
+				domain,
 				deviceBytes,
 				interfaceBytes,
 			})),
 		);
 		expect(transportsIn(SECOND)).toEqual([
-			{ checksum: 0x1234, deviceBytes: 40, interfaceBytes: 70 },
-			{ checksum: 0x5678, deviceBytes: 40, interfaceBytes: 0 },
+			{ checksum: 0x1234, domain: 128, deviceBytes: 40, interfaceBytes: 70 },
+			{ checksum: 0x5678, domain: 128, deviceBytes: 40, interfaceBytes: 0 },
 		]);
 	});
 
@@ -95,35 +96,35 @@ describe("a worker address", () => {
 
 describe("a peer", () => {
 	const own = [
-		{ checksum: 1, deviceBytes: 6, interfaceBytes: 2 },
-		{ checksum: 1, deviceBytes: 14, interfaceBytes: 2 },
-		{ checksum: 2, deviceBytes: 0, interfaceBytes: 8 },
+		{ checksum: 1, domain: 0, deviceBytes: 6, interfaceBytes: 2 },
+		{ checksum: 1, domain: 0, deviceBytes: 14, interfaceBytes: 2 },
+		{ checksum: 2, domain: 0, deviceBytes: 0, interfaceBytes: 8 },
 	];
 	it.each([
 		["with the same transports", own, false],
 		[
 			"with addresses of other lengths",
-			[{ checksum: 1, deviceBytes: 18, interfaceBytes: 4 }],
+			[{ checksum: 1, domain: 0, deviceBytes: 18, interfaceBytes: 4 }],
 			false,
 		],
 		[
 			"with nothing at all in a transport of its own",
-			[{ checksum: 3, deviceBytes: 0, interfaceBytes: 0 }],
+			[{ checksum: 3, domain: 0, deviceBytes: 0, interfaceBytes: 0 }],
 			false,
 		],
 		[
 			"without a device's address",
-			[{ checksum: 1, deviceBytes: 0, interfaceBytes: 2 }],
+			[{ checksum: 1, domain: 0, deviceBytes: 0, interfaceBytes: 2 }],
 			true,
 		],
 		[
 			"without an interface's address",
-			[{ checksum: 1, deviceBytes: 6, interfaceBytes: 0 }],
+			[{ checksum: 1, domain: 0, deviceBytes: 6, interfaceBytes: 0 }],
 			true,
 		],
 		[
 			"without what nobody has",
-			[{ checksum: 2, deviceBytes: 0, interfaceBytes: 8 }],
+			[{ checksum: 2, domain: 0, deviceBytes: 0, interfaceBytes: 8 }],
 			false,
 		],
 	])("%s", (_what, peer, lacking) => {
