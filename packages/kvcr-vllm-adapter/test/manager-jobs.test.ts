@@ -221,7 +221,8 @@ describe("jobs of the engine", () => {
 		book.start(
 			"load",
 			{ jobId: 1, keys: [key(1n)], blockIds: [0] },
-			5n as OpHandle,
+			() => 5n as OpHandle,
+			() => false,
 		);
 		const entries = [{ key: key(1n), status: "SUCCESS" as const }];
 		for (const handle of [6n, 5n, 5n])

@@ -41,10 +41,13 @@ export class JobBook {
 	readonly #known = new Set<JobId>();
 	#finished: JobResult[] = [];
 	#foreign = 0;
+	/** Operations that are just being started, and completions that were collected meanwhile: they may be theirs. */
+	#starting = 0;
+	readonly #early = new Map<OpHandle, OperationResult>();
 
 	/** Jobs an operation is running for. */
 	get running(): number {
-		return this.#byOperation.size;
+		return this.#byOperation.size + this.#starting;
 	}
 
 	/** Jobs that failed, and whose blocks may still be written. */
@@ -110,10 +113,32 @@ export class JobBook {
 		return { jobId, keys: [...keys], blockIds: Array.from(blockIds) };
 	}
 
-	/** Enters a checked job that an operation carries out. */
-	start(kind: JobKind, job: CheckedJob, operation: OpHandle): void {
+	/**
+	 * Enters a checked job and starts the operation that carries it out. The start may run code of the caller, which may
+	 * collect completions, the one of this very operation among them.
+	 * @throws what `begin` throws; then there is no such job.
+	 */
+	start(
+		kind: JobKind,
+		job: CheckedJob,
+		begin: () => OpHandle,
+		atRisk: (blockId: number) => boolean,
+	): void {
 		this.#known.add(job.jobId);
-		this.#byOperation.set(operation, { kind, ...job });
+		this.#starting += 1;
+		let operation: OpHandle | undefined;
+		try {
+			operation = begin();
+			this.#byOperation.set(operation, { kind, ...job });
+		} finally {
+			this.#starting -= 1;
+			if (operation === undefined) this.#known.delete(job.jobId);
+			else this.#claim(operation, atRisk);
+			if (this.#starting === 0) {
+				this.#foreign += this.#early.size;
+				this.#early.clear();
+			}
+		}
 	}
 
 	/** Enters a result that no operation is needed for. */
@@ -128,12 +153,14 @@ export class JobBook {
 	 * engine would give the block to somebody else.
 	 */
 	completed(
-		{ handle, entries }: OperationResult,
+		operation: OperationResult,
 		atRisk: (blockId: number) => boolean,
 	): void {
+		const { handle, entries } = operation;
 		const job = this.#byOperation.get(handle);
 		if (job === undefined) {
-			this.#foreign += 1;
+			if (this.#starting > 0) this.#early.set(handle, operation);
+			else this.#foreign += 1;
 			return;
 		}
 		this.#byOperation.delete(handle);
@@ -152,6 +179,13 @@ export class JobBook {
 			this.#withheld.delete(jobId);
 			this.#finished.push(result);
 		}
+	}
+
+	#claim(handle: OpHandle, atRisk: (blockId: number) => boolean): void {
+		const early = this.#early.get(handle);
+		if (early === undefined) return;
+		this.#early.delete(handle);
+		this.completed(early, atRisk);
 	}
 
 	/** Hands out what has finished, each result once. */

@@ -14,6 +14,7 @@ import {
 	type PinHandle,
 	type PinRequestId,
 } from "kvcr-core";
+import { disregard } from "../foreign.js";
 import type {
 	JobId,
 	JobResult,
@@ -38,7 +39,10 @@ export class PrimaryPins implements FrameworkPins {
 	#failed = 0;
 	#wake: (() => void) | undefined;
 
-	/** @param primary Memory of the primary tier: element b is block b. */
+	/**
+	 * @param primary Memory of the primary tier: element b is block b.
+	 * @param logger Must not throw.
+	 */
 	constructor(primary: MemoryRegion, logger: Logger) {
 		this.#primary = primary;
 		this.#logger = logger;
@@ -92,12 +96,25 @@ export class PrimaryPins implements FrameworkPins {
 
 	/** Answers every request that waits. The manager is not kept. */
 	serve(parent: ParentManager): void {
-		if (this.#pending.size === 0) return;
-		const pending = [...this.#pending];
+		const last = this.#requests;
+		let served = false;
+		// The engine may collect, serve and shut down from inside: each request leaves before it is asked about.
+		for (const [id, keys] of this.#pending) {
+			if (id > last) break;
+			this.#pending.delete(id);
+			// First the answer, then the list, which may be another by then.
+			const answer = this.#pin(parent, keys);
+			this.#answers.push([id, answer]);
+			served = true;
+		}
+		if (served) this.#wake?.();
+	}
+
+	/** Gives back what was granted and is not going to be collected. */
+	close(): void {
 		this.#pending.clear();
-		for (const [id, keys] of pending)
-			this.#answers.push([id, this.#pin(parent, keys)]);
-		this.#wake?.();
+		for (const [, granted] of this.pollResults())
+			if (granted !== undefined) this.release(granted.handle);
 	}
 
 	/** Store jobs that have ended since the last call. */
@@ -116,20 +133,25 @@ export class PrimaryPins implements FrameworkPins {
 		let started = false;
 		let job: StoreJob | undefined;
 		try {
-			parent.onNewRequest(context);
+			disregard(parent.onNewRequest(context));
 			started = true;
-			const hits = keys.filter((key) => parent.lookup(key, context) === "HIT");
+			const hits = keys.filter((key) => {
+				const found = parent.lookup(key, context);
+				disregard(found);
+				return found === "HIT";
+			});
 			if (hits.length === 0) return undefined;
 			job = parent.createStoreJob(hits, context) ?? undefined;
+			disregard(job);
 			return job && this.#grant(keys, hits, job);
 		} catch (error) {
 			this.#failed += 1;
+			if (Number.isSafeInteger(job?.jobId) && !this.#isActive(job?.jobId))
+				this.#results.push({ jobId: job?.jobId as JobId, success: false });
 			this.#logger.warn(
 				{ error },
 				"the engine failed to pin blocks for a peer",
 			);
-			if (job !== undefined && !this.#isActive(job.jobId))
-				this.#results.push({ jobId: job.jobId, success: false });
 			return undefined;
 		} finally {
 			if (started) this.#finishRequest(parent, context);
@@ -138,7 +160,7 @@ export class PrimaryPins implements FrameworkPins {
 
 	#finishRequest(parent: ParentManager, context: ReqContext): void {
 		try {
-			parent.onRequestFinished(context);
+			disregard(parent.onRequestFinished(context));
 		} catch (error) {
 			this.#logger.warn(
 				{ error },
@@ -153,6 +175,7 @@ export class PrimaryPins implements FrameworkPins {
 		hits: readonly OffloadKey[],
 		{ jobId, keys: jobKeys, blockIds }: StoreJob,
 	): GrantedPin {
+		if (!Number.isSafeInteger(jobId)) throw mismatch(jobId);
 		const asked = new Set(hits.map(keyText));
 		const pieces = new Map<string, FrameworkPiece[]>();
 		for (const [index, key] of jobKeys.entries()) {
@@ -180,7 +203,7 @@ export class PrimaryPins implements FrameworkPins {
 		};
 	}
 
-	#isActive(jobId: JobId): boolean {
+	#isActive(jobId: JobId | undefined): boolean {
 		return this.#active.has(`kvcr-job-${jobId}`);
 	}
 }

@@ -9,6 +9,7 @@ export class RequestHints {
 	#submitted = 0;
 	#malformed = 0;
 
+	/** @param logger Must not throw: a request does not fail over it. */
 	constructor(kvcr: Kvcr, logger: Logger) {
 		this.#kvcr = kvcr;
 		this.#logger = logger;

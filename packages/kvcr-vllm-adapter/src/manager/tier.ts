@@ -9,10 +9,12 @@ import {
 	type DeliverDestination,
 	InvalidArgumentError,
 	Kvcr,
+	type Logger,
 	type MemoryRegion,
 	NotQuiescentError,
 	systemClock,
 } from "kvcr-core";
+import { guardedLogger, tell } from "../foreign.js";
 import { VllmKeyAdapter } from "../key-adapter.js";
 import { inventoryFeed } from "../reverse-map/index.js";
 import { checkKey } from "../reverse-map/packed-key.js";
@@ -80,6 +82,7 @@ export class VllmKvcrTier {
 			readonly atRisk: BlocksAtRisk;
 			readonly pins: PrimaryPins;
 			readonly events: OffloadingEvents;
+			readonly logger: Logger;
 		},
 		options: VllmKvcrTierOptions,
 	) {
@@ -89,7 +92,7 @@ export class VllmKvcrTier {
 		this.#pins = parts.pins;
 		this.#events = parts.events;
 		this.#primary = options.primary;
-		this.#hints = new RequestHints(kvcr, options.logger ?? consoleLogger);
+		this.#hints = new RequestHints(kvcr, parts.logger);
 		this.#clock = options.clock ?? systemClock;
 		this.#drainTimeoutMs =
 			options.drainTimeoutMs ??
@@ -103,7 +106,7 @@ export class VllmKvcrTier {
 	static async create(options: VllmKvcrTierOptions): Promise<VllmKvcrTier> {
 		checkOptions(options);
 		const { primary, managedBlocks, kvEvents, map, ...settings } = options;
-		const logger = options.logger ?? consoleLogger;
+		const logger = guardedLogger(options.logger ?? consoleLogger);
 		const enabled = kvEvents.enableKvCacheEvents;
 		const adapter = new VllmKeyAdapter({
 			events: enabled,
@@ -135,14 +138,19 @@ export class VllmKvcrTier {
 			}),
 			onTransferReport: (report) => {
 				atRisk.take(report);
-				if (options.onTransferReport !== undefined)
-					options.onTransferReport(report);
+				const { onTransferReport } = options;
+				if (onTransferReport !== undefined)
+					tell(() => onTransferReport(report));
 				else if (report.state === "uncertain")
 					logger.error({ error: report }, report.message);
 				else logger.info({ error: report }, report.message);
 			},
 		});
-		return new VllmKvcrTier(kvcr, { adapter, atRisk, pins, events }, options);
+		return new VllmKvcrTier(
+			kvcr,
+			{ adapter, atRisk, pins, events, logger },
+			options,
+		);
 	}
 
 	/** What to advertise to routers: `["router_hint"]`, nothing when KV cache events are disabled. */
@@ -196,8 +204,12 @@ export class VllmKvcrTier {
 			}),
 		);
 		const { reqId } = job.reqContext;
-		const operation = this.#kvcr.deliver(destinations, { requestId: reqId });
-		this.#jobs.start("load", checked, operation);
+		this.#jobs.start(
+			"load",
+			checked,
+			() => this.#kvcr.deliver(destinations, { requestId: reqId }),
+			this.#atRisk.has,
+		);
 	}
 
 	/**
@@ -208,13 +220,16 @@ export class VllmKvcrTier {
 	submitStore(job: TransferJob): void {
 		const checked = this.#accept("submitStore", job);
 		if (checked === undefined) return;
-		const operation = this.#kvcr.deposit(
-			checked.keys.map((key, index) => ({
-				key,
-				pieces: [this.#piece(checked.blockIds[index] as number)],
-			})),
+		const sources = checked.keys.map((key, index) => ({
+			key,
+			pieces: [this.#piece(checked.blockIds[index] as number)],
+		}));
+		this.#jobs.start(
+			"store",
+			checked,
+			() => this.#kvcr.deposit(sources),
+			this.#atRisk.has,
 		);
-		this.#jobs.start("store", checked, operation);
 	}
 
 	/**
@@ -316,6 +331,8 @@ export class VllmKvcrTier {
 	}
 
 	async #end(): Promise<void> {
+		// The call may come from inside another one, such as that which asks the engine for pins: it is to end first.
+		await Promise.resolve();
 		try {
 			await this.drainJobs();
 		} catch {
@@ -326,6 +343,8 @@ export class VllmKvcrTier {
 		} catch (error) {
 			if (error instanceof NotQuiescentError) this.#atRisk.giveUp();
 			throw error;
+		} finally {
+			this.#pins.close();
 		}
 	}
 
