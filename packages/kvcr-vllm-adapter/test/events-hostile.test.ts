@@ -213,6 +213,64 @@ describe("what goes wrong while a batch is applied", () => {
 	});
 });
 
+describe("a close by whoever is told something", () => {
+	const integers = stored([], { block_hashes: [3] });
+
+	it.each([
+		["an unknown event", [[{ type: "Unknown" }, stored([2])]]],
+		["a number that comes again", [[stored([2])]]],
+		[
+			"integer hashes, with batches that wait behind",
+			[[integers], [stored([2])]],
+		],
+		[
+			"a lost batch, with batches that wait behind",
+			[[stored([2])], [stored([3])]],
+		],
+	])("leaves nothing in the map: %s", (what, batches) => {
+		const map = new ReverseHashMap();
+		let closing = false;
+		const close = () => {
+			if (closing) return;
+			closing = true;
+			rig.stream.close();
+		};
+		const rig = new Rig(map, {
+			logger: { ...silentLogger, warn: close },
+			onError: close,
+		});
+		rig.live(0, [stored([1])]);
+		// Where something waits, a number is missing.
+		const first = batches.length > 1 ? 5 : 1;
+		for (const [index, events] of batches.entries())
+			rig.live(first + index, events);
+		if (what.startsWith("a number")) rig.live(0, [stored([4])]);
+		rig.stream.replayEnded(undefined);
+		expect(closing).toBe(true);
+		rig.live(20, [stored([4])]);
+		rig.live(0, [stored([5])], { rank: 1 });
+		rig.stream.replayed(undefined, frames(21, [stored([6])], 21, null));
+		rig.settle();
+		while (map.sweep(1000));
+		expect(map.size).toBe(0);
+	});
+
+	it("is not kept from anybody by a logger that throws", () => {
+		const told: unknown[] = [];
+		const rig = new Rig(new ReverseHashMap(), {
+			logger: {
+				...silentLogger,
+				error: () => {
+					throw new Error("the disk of the log is full");
+				},
+			},
+			onError: (error) => told.push(error),
+		});
+		rig.live(0, [integers]);
+		expect(told).toHaveLength(1);
+	});
+});
+
 describe("tiers of the map", () => {
 	it("are not all taken by one publisher that invents places", () => {
 		const map = new ReverseHashMap();
@@ -288,7 +346,7 @@ describe("tiers of the map", () => {
 			const free = rig.stream.whenFree();
 			expect(free).toBeInstanceOf(Promise);
 			if (end === "settle") rig.settle();
-			else rig.stream.clear();
+			else rig.stream.close();
 			await free;
 			rig.settle();
 			expect(rig.holds(50)).toBe(end === "settle");

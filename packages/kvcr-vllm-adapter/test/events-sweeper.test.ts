@@ -129,11 +129,11 @@ describe("a clear that fails", () => {
 		map.broken = "retire";
 		live(1, [{ type: "AllBlocksCleared" }]);
 		live(9, [store(2)]);
-		stream.clear();
+		stream.close();
 		expect(stream.stats().dropped.not_applied).toBe(1);
 		expect(errors.length).toBeGreaterThan(0);
 		map.broken = undefined;
-		stream.clear();
+		stream.close();
 		expect(map.status(1n as RouterHash)).toBe("not_found");
 		expect(map.status(2n as RouterHash)).toBe("not_found");
 	});

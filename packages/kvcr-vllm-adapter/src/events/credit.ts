@@ -55,6 +55,7 @@ export class PublisherCredit {
 	#held: Held[] = [];
 	/** Whether the end of a sweep is awaited. */
 	#awaiting = false;
+	#closed = false;
 	readonly #tiers = new Map<string, TierMask>();
 	readonly #stats: CreditStats = {
 		storedBlocks: 0,
@@ -81,9 +82,10 @@ export class PublisherCredit {
 
 	/**
 	 * Applies events in order, at once or as soon as a tier is free. A store for which there is no room costs itself alone:
-	 * what comes after it, removals above all, counts. Never throws.
+	 * what comes after it, removals above all, counts. Does nothing once closed. Never throws.
 	 */
 	apply(events: readonly KvEvent[]): void {
+		if (this.#closed) return;
 		this.#held.push({ events, at: 0 });
 		if (this.#held.length === 1) this.#go();
 	}
@@ -98,6 +100,12 @@ export class PublisherCredit {
 			this.#sweeper.report(error);
 		}
 		if (held) this.#observer.freed();
+	}
+
+	/** Clears for good: nothing is credited any more. */
+	close(): void {
+		this.#closed = true;
+		this.clear();
 	}
 
 	#go(): void {

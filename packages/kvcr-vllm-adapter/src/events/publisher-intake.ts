@@ -33,6 +33,7 @@ export interface IntakeParts {
 		readonly replayDeadlineMs: number;
 		readonly receiveHighWaterMark: number;
 	};
+	/** Must not throw. */
 	readonly logger: Logger;
 	readonly onError: (error: IntegerHashesError) => void;
 	/** @default the system's */
@@ -115,7 +116,7 @@ export class PublisherIntake {
 			this.#closed = true;
 			this.#givenUp?.cancel();
 			this.#socket.close();
-			this.#stream.clear();
+			this.#stream.close();
 		}
 		await Promise.all([this.#receiving, ended]);
 		// A thread that ended before that would take the whole process with it.
@@ -166,7 +167,7 @@ export class PublisherIntake {
 		} catch (error) {
 			if (this.#closed) return;
 			// Nothing keeps what it reported up to date any more.
-			this.#stream.clear();
+			this.#stream.close();
 			this.#log("error", { error }, "the subscription to KV events ended");
 		}
 	}
@@ -195,12 +196,7 @@ export class PublisherIntake {
 		}
 	}
 
-	/** A logger that throws must not end a loop. */
 	#log(level: "debug" | "error", fields: object, message: string): void {
-		try {
-			this.#logger[level]({ publisher: this.endpoint, ...fields }, message);
-		} catch {
-			// There is nobody left to tell.
-		}
+		this.#logger[level]({ publisher: this.endpoint, ...fields }, message);
 	}
 }

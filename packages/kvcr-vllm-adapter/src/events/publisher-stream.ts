@@ -3,6 +3,7 @@
  * that share an endpoint count and are credited each on their own.
  */
 import type { Logger } from "kvcr-core";
+import { guardedLogger, tell } from "../foreign.js";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import { type CreditStats, PublisherCredit } from "./credit.js";
 import {
@@ -77,6 +78,7 @@ export class PublisherStream {
 	readonly #ranks = new Map<number | undefined, Rank>();
 	readonly #logged = new Set<string>();
 	#untilFree: (() => void)[] = [];
+	#closed = false;
 	#batches = 0;
 	readonly #dropped: Record<DropReason, number> = {
 		malformed: 0,
@@ -97,13 +99,14 @@ export class PublisherStream {
 	};
 
 	constructor(options: PublisherStreamOptions) {
-		this.#options = options;
+		this.#options = { ...options, logger: guardedLogger(options.logger) };
 	}
 
 	/** A message of the live stream: `[topic, sequence, payload]`. Never throws for what is in it. */
 	live(frames: readonly Uint8Array[]): void {
 		const read = this.#read(frames);
-		if (read === undefined || read === "end") return;
+		// Reading may report, and whoever is told may close.
+		if (this.#closed || read === undefined || read === "end") return;
 		const rank = this.#rank(read.batch.rank);
 		if (rank === undefined) return;
 		rank.sequencer.live(read);
@@ -118,7 +121,7 @@ export class PublisherStream {
 	/** A message of a replay: `[empty, topic?, sequence, payload]`. True when it was the last one. */
 	replayed(rank: number | undefined, frames: readonly Uint8Array[]): boolean {
 		const read = this.#read(frames);
-		if (read === "end") return true;
+		if (this.#closed || read === "end") return true;
 		// A replay brings all ranks of the endpoint; the others ask for themselves.
 		if (read !== undefined && read.batch.rank === rank)
 			this.#ranks.get(rank)?.sequencer.replayed(read);
@@ -174,9 +177,13 @@ export class PublisherStream {
 		};
 	}
 
-	/** Takes everything credited to this endpoint out of the map. */
-	clear(): void {
-		for (const { credit } of this.#ranks.values()) credit.clear();
+	/**
+	 * Takes everything credited to this endpoint out of the map, for good: what comes later, or is just being applied, does not
+	 * count.
+	 */
+	close(): void {
+		this.#closed = true;
+		for (const { credit } of this.#ranks.values()) credit.close();
 	}
 
 	/** Sequence and payload are the last two frames; what comes before differs between releases. */
@@ -236,6 +243,7 @@ export class PublisherStream {
 		if (batch.unknownTags > 0) this.#drop("unknown_tag", {}, batch.unknownTags);
 		if (batch.invalidEvents > 0)
 			this.#drop("invalid_event", {}, batch.invalidEvents);
+		if (this.#closed) return;
 		if (batch.integerHashes > 0) {
 			this.#refuse(batch, credit);
 			return;
@@ -276,10 +284,8 @@ export class PublisherStream {
 		credit.clear();
 		if (!first) return;
 		const error = new IntegerHashesError(this.#options.name);
-		this.#tell(() => {
-			this.#options.logger.error({ code: error.code }, error.message);
-			this.#options.onError(error);
-		});
+		this.#options.logger.error({ code: error.code }, error.message);
+		tell(() => this.#options.onError(error));
 	}
 
 	#clear(
@@ -293,11 +299,9 @@ export class PublisherStream {
 		// Two publishers taken for one are a reason with every batch: the first, the second, the fourth… are logged.
 		const times = this.#clears[reason];
 		if ((times & (times - 1)) !== 0) return;
-		this.#tell(() =>
-			logger.warn(
-				{ publisher: name, rank, reason, times },
-				"KV events were lost: blocks of this publisher are forgotten until it reports them again",
-			),
+		logger.warn(
+			{ publisher: name, rank, reason, times },
+			"KV events were lost: blocks of this publisher are forgotten until it reports them again",
 		);
 	}
 
@@ -313,21 +317,10 @@ export class PublisherStream {
 	#once(kind: string, message: string, fields: object): void {
 		if (this.#logged.has(kind)) return;
 		this.#logged.add(kind);
-		this.#tell(() =>
-			this.#options.logger.warn(
-				{ publisher: this.#options.name, reason: kind, ...fields },
-				message,
-			),
+		this.#options.logger.warn(
+			{ publisher: this.#options.name, reason: kind, ...fields },
+			message,
 		);
-	}
-
-	/** A logger or callback that throws is the caller's defect, and no reason to lose events. */
-	#tell(tell: () => void): void {
-		try {
-			tell();
-		} catch {
-			// There is nobody left to tell.
-		}
 	}
 }
 

@@ -8,6 +8,7 @@ import {
 	type Logger,
 	systemClock,
 } from "kvcr-core";
+import { guardedLogger } from "../foreign.js";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import { MAX_TIERS, TIER_BITS } from "../reverse-map/tiers.js";
 import type { IntegerHashesError } from "./decode.js";
@@ -195,7 +196,7 @@ export class KvEventSubscriber {
 			limits[name] = value;
 		}
 		this.#limits = limits;
-		this.#logger = options.logger ?? consoleLogger;
+		this.#logger = guardedLogger(options.logger ?? consoleLogger);
 		this.#onError = options.onError ?? (() => {});
 	}
 
@@ -264,14 +265,10 @@ export class KvEventSubscriber {
 	#sweepFailed(error: unknown): void {
 		const times = ++this.#sweepFailures;
 		if ((times & (times - 1)) !== 0) return;
-		try {
-			this.#logger.error(
-				{ error, times },
-				"blocks that left could not be taken out of the reverse hash map",
-			);
-		} catch {
-			// A logger that throws: there is nobody left to tell.
-		}
+		this.#logger.error(
+			{ error, times },
+			"blocks that left could not be taken out of the reverse hash map",
+		);
 	}
 }
 
