@@ -13,7 +13,7 @@ export class ZeromqUnavailableError extends KvcrError {
 	}
 }
 
-/** ZeroMQ refuses to connect to an endpoint, for instance because of its host name. `cause` says why. */
+/** An endpoint cannot be connected to: ZeroMQ refuses it, or its host is not known. `cause` says why. */
 export class ConnectFailedError extends KvcrError {
 	/** The endpoint that was given. */
 	readonly endpoint: string;

@@ -7,6 +7,8 @@ import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import type { IntegerHashesError } from "./decode.js";
 import { ConnectFailedError } from "./errors.js";
 import { frameBound } from "./frame-bound.js";
+import type { Names } from "./names.js";
+import { PublisherConnection } from "./publisher-connection.js";
 import { type PublisherStats, PublisherStream } from "./publisher-stream.js";
 import { ReplaySockets } from "./replay-sockets.js";
 import type { Sweeper } from "./sweeper.js";
@@ -25,6 +27,7 @@ export interface PublisherAddress {
 export interface IntakeParts {
 	readonly map: ReverseHashMap;
 	readonly sweeper: Sweeper;
+	readonly names: Names;
 	readonly limits: {
 		readonly maxPayloadBytes: number;
 		readonly maxWaiting: number;
@@ -55,6 +58,7 @@ export class PublisherIntake {
 	readonly #logger: Logger;
 	readonly #stream: PublisherStream;
 	readonly #socket: Subscriber;
+	readonly #connection: PublisherConnection;
 	readonly #replays: ReplaySockets;
 	readonly #receiving: Promise<void>;
 	readonly #clock: Clock;
@@ -62,6 +66,7 @@ export class PublisherIntake {
 	#givenUp: Timer | undefined;
 	#closed = false;
 	#failed = false;
+	#nameless = false;
 
 	/** Connects. Nothing stays open when it throws. */
 	constructor(zeromq: Zeromq, publisher: PublisherAddress, parts: IntakeParts) {
@@ -72,6 +77,7 @@ export class PublisherIntake {
 		this.#replays = new ReplaySockets({
 			zeromq,
 			endpoint: publisher.replayEndpoint,
+			names: parts.names,
 			limits,
 			ready: () => this.#ready(),
 			answer: (rank, frames) => this.#stream.replayed(rank, frames),
@@ -93,7 +99,14 @@ export class PublisherIntake {
 		});
 		try {
 			this.#watch();
-			this.#socket.connect(publisher.endpoint);
+			this.#connection = new PublisherConnection({
+				socket: this.#socket,
+				endpoint: publisher.endpoint,
+				names: parts.names,
+				clock: this.#clock,
+				moved: () => this.#guard(() => this.#stream.interrupted()),
+				unknown: (error) => this.#unknown(error),
+			});
 			this.#socket.subscribe(publisher.topic ?? "");
 		} catch (error) {
 			this.#socket.close();
@@ -115,6 +128,7 @@ export class PublisherIntake {
 		if (!this.#closed) {
 			this.#closed = true;
 			this.#givenUp?.cancel();
+			this.#connection.close();
 			this.#socket.close();
 			this.#stream.close();
 		}
@@ -130,7 +144,9 @@ export class PublisherIntake {
 			if (this.#closed) return;
 			this.#guard(() => this.#stream.interrupted());
 			this.#expectRetry();
+			this.#connection.broken();
 		});
+		events.on("connect:retry", () => this.#connection.broken());
 		for (const sign of ["connect:retry", "connect:delay", "connect"] as const)
 			events.on(sign, () => this.#givenUp?.cancel());
 	}
@@ -143,17 +159,22 @@ export class PublisherIntake {
 	#reconnect(): void {
 		if (this.#closed) return;
 		this.#guard(() => this.#stream.connectionGivenUp());
+		// Whoever was told of it may have closed.
+		if (this.#closed) return;
 		try {
-			this.#socket.disconnect(this.endpoint);
-		} catch {
-			// ZeroMQ has forgotten the endpoint already.
-		}
-		try {
-			this.#socket.connect(this.endpoint);
+			this.#connection.renew();
 		} catch (error) {
 			this.#log("error", { error }, "a publisher of KV events is out of reach");
 			this.#expectRetry();
 		}
+	}
+
+	#unknown(error: unknown): void {
+		if (this.#nameless) return;
+		this.#nameless = true;
+		const message =
+			"the host of a publisher of KV events is not known; it is looked up again (logged once)";
+		this.#log("warn", { error }, message);
 	}
 
 	async #receive(): Promise<void> {
@@ -196,7 +217,11 @@ export class PublisherIntake {
 		}
 	}
 
-	#log(level: "debug" | "error", fields: object, message: string): void {
+	#log(
+		level: "debug" | "warn" | "error",
+		fields: object,
+		message: string,
+	): void {
 		this.#logger[level]({ publisher: this.endpoint, ...fields }, message);
 	}
 }

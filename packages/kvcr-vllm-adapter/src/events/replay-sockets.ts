@@ -4,7 +4,9 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Dealer } from "zeromq";
+import { ConnectFailedError } from "./errors.js";
 import { frameBound } from "./frame-bound.js";
+import type { Names, Place } from "./names.js";
 import type { Zeromq } from "./publisher-intake.js";
 import type { ReplayRequests } from "./publisher-stream.js";
 
@@ -12,6 +14,7 @@ export interface ReplayOptions {
 	readonly zeromq: Zeromq;
 	/** Where replays are answered; nothing is asked where there is none. */
 	readonly endpoint: string | undefined;
+	readonly names: Names;
 	readonly limits: {
 		readonly maxPayloadBytes: number;
 		readonly replayTimeoutMs: number;
@@ -106,6 +109,8 @@ export class ReplaySockets implements ReplayRequests {
 	async #ask(replay: Replay): Promise<void> {
 		const { zeromq, endpoint, limits, ready, answer } = this.#options;
 		if (endpoint === undefined) return;
+		const place = await this.#find(endpoint, replay);
+		if (!this.#isCurrent(replay)) return;
 		const socket = new zeromq.Dealer({
 			linger: 0,
 			receiveTimeout: limits.replayTimeoutMs,
@@ -116,7 +121,8 @@ export class ReplaySockets implements ReplayRequests {
 		let start = performance.now();
 		const from = Buffer.alloc(8);
 		from.writeBigUInt64BE(BigInt(replay.seq));
-		socket.connect(endpoint);
+		if (place.ipv6) socket.ipv6 = true;
+		socket.connect(place.endpoint);
 		await socket.send([Buffer.alloc(0), from]);
 		while (performance.now() - start < limits.replayDeadlineMs) {
 			const frames = await socket.receive();
@@ -127,6 +133,30 @@ export class ReplaySockets implements ReplayRequests {
 			if (!this.#isCurrent(replay)) return;
 			// It is not the publisher that takes this time.
 			start += performance.now() - held;
+		}
+	}
+
+	/**
+	 * Where to ask: a replay cannot wait for a slow look-up, so the place known before is good enough.
+	 * @throws ConnectFailedError, as rejection, when there is none in time; AbortError when the replay is cancelled.
+	 */
+	async #find(endpoint: string, { cancel }: Replay): Promise<Place> {
+		const { names, limits } = this.#options;
+		const found = names.find(endpoint);
+		found.catch(() => {});
+		const last = names.last(endpoint);
+		if (last !== undefined) return last;
+		const over = new AbortController();
+		const late = sleep(limits.replayTimeoutMs, undefined, {
+			signal: AbortSignal.any([cancel.signal, over.signal]),
+		}).then(() => {
+			const cause = new Error("its host was not found in time");
+			throw new ConnectFailedError("KvEventSubscriber", endpoint, cause);
+		});
+		try {
+			return await Promise.race([found, late]);
+		} finally {
+			over.abort();
 		}
 	}
 

@@ -13,13 +13,14 @@ import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import { MAX_TIERS, TIER_BITS } from "../reverse-map/tiers.js";
 import type { IntegerHashesError } from "./decode.js";
 import { ZeromqUnavailableError } from "./errors.js";
+import { Names } from "./names.js";
 import { PublisherIntake, type Zeromq } from "./publisher-intake.js";
 import type { PublisherStats } from "./publisher-stream.js";
 import { Sweeper } from "./sweeper.js";
 
 /** One publisher socket of vLLM, and the socket that replays its past. */
 export interface KvEventPublisher {
-	/** Where events are published, e.g. `tcp://127.0.0.1:5557`. */
+	/** Where events are published, e.g. `tcp://127.0.0.1:5557`. A host name is looked up again when its connection breaks. */
 	readonly endpoint: string;
 	/** Where replays are answered. @default none: every gap clears what the publisher reported */
 	readonly replayEndpoint?: string;
@@ -57,6 +58,8 @@ export interface KvEventSubscriberOptions {
 	readonly replayDeadlineMs?: number;
 	/** Messages queued in a socket before the publisher drops; a drop is noticed as a gap. @default 100,000 */
 	readonly receiveHighWaterMark?: number;
+	/** Finds the numeric address of a publisher's host name; rejects when there is none. @default asks the system */
+	readonly lookup?: (host: string) => Promise<string>;
 }
 
 /** Places one map can credit: its tiers without those of core's own inventory. */
@@ -135,6 +138,7 @@ export class KvEventSubscriber {
 	readonly #logger: Logger;
 	readonly #onError: (error: IntegerHashesError) => void;
 	readonly #intakes: PublisherIntake[] = [];
+	readonly #names: Names;
 	#state: "idle" | "started" | "closed" = "idle";
 	#sweepFailures = 0;
 
@@ -198,6 +202,15 @@ export class KvEventSubscriber {
 		this.#limits = limits;
 		this.#logger = guardedLogger(options.logger ?? consoleLogger);
 		this.#onError = options.onError ?? (() => {});
+		const { lookup } = options;
+		if (lookup !== undefined && typeof lookup !== "function")
+			throw new InvalidArgumentError(
+				operation,
+				"options.lookup",
+				lookup,
+				"a function",
+			);
+		this.#names = new Names(lookup);
 	}
 
 	/**
@@ -233,6 +246,7 @@ export class KvEventSubscriber {
 					new PublisherIntake(zeromq, publisher, {
 						map: this.#map,
 						sweeper,
+						names: this.#names,
 						limits: this.#limits,
 						logger: this.#logger,
 						onError: this.#onError,
@@ -258,6 +272,7 @@ export class KvEventSubscriber {
 	 */
 	async close(): Promise<void> {
 		this.#state = "closed";
+		this.#names.close();
 		await Promise.all(this.#intakes.map((intake) => intake.close()));
 	}
 
