@@ -30,12 +30,10 @@ import {
 import { Pace } from "./pace.js";
 import { PeerSender } from "./peer-sender.js";
 import { Peers } from "./peers.js";
+import { PortWatch } from "./port-watch.js";
 
 /** Messages of one peer that libzmq holds before it stops reading from that peer. */
 const NATIVE_QUEUE = 64;
-
-/** Patience with libzmq when it frees a port, in milliseconds. It takes less than one. */
-const FREE_PORT_MS = 1_000;
 
 /** Bytes by which an encrypted message may be longer than its content. */
 const CURVE_OVERHEAD = 64;
@@ -57,6 +55,8 @@ export class ZmqControlChannel implements ControlChannel {
 	#state: ChannelState = "new";
 	#endpoints: readonly string[] = [];
 	#pull: Pull | undefined;
+	/** Set while `close` waits for the port. */
+	#portWatch: PortWatch | undefined;
 	readonly #names: Names;
 	#sent = 0;
 	#received = 0;
@@ -65,6 +65,7 @@ export class ZmqControlChannel implements ControlChannel {
 	readonly #abandon = () => {
 		this.#state = "closed";
 		this.#closePull();
+		this.#portWatch?.close();
 		this.#peers.abandon();
 		this.#gate?.close();
 	};
@@ -195,7 +196,8 @@ export class ZmqControlChannel implements ControlChannel {
 
 	async #close(): Promise<void> {
 		this.#state = "closed";
-		const portIsFree = this.#pull && untilFreed(this.#pull);
+		this.#portWatch = this.#pull && new PortWatch(this.#pull);
+		const portIsFree = this.#portWatch?.freed();
 		this.#closePull();
 		await this.#peers.close(this.#settings.closeFlushMs);
 		await portIsFree;
@@ -206,7 +208,7 @@ export class ZmqControlChannel implements ControlChannel {
 		closeAtExit.remove(this.#abandon);
 	}
 
-	/** Stops receiving. A thread of libzmq frees the port soon after; see {@link untilFreed}. */
+	/** Stops receiving. A thread of libzmq frees the port soon after; see port-watch.ts. */
 	#closePull(): void {
 		const pull = this.#pull;
 		this.#pull = undefined;
@@ -305,37 +307,6 @@ export class ZmqControlChannel implements ControlChannel {
 	#assertOpen(operation: string): void {
 		if (this.#state === "closed")
 			throw new ClosedError(operation, "the channel");
-	}
-}
-
-/**
- * Resolves once a socket that is about to be closed has given its port back, so that the next channel can have it. Closing and
- * unbinding only ask a thread of libzmq for that; the socket's monitor ends after it was done.
- */
-async function untilFreed(pull: Pull): Promise<void> {
-	let events: Pull["events"];
-	try {
-		events = pull.events;
-	} catch {
-		// A monitor is a socket, and there is none left: then the port is free a little after this.
-		return;
-	}
-	const patience = new AbortController();
-	const ended = (async () => {
-		try {
-			while ((await events.receive()).type !== "end");
-		} catch {
-			// Closed: nothing more will be told.
-		}
-	})();
-	try {
-		await Promise.race([
-			ended,
-			setTimeout(FREE_PORT_MS, undefined, { signal: patience.signal }),
-		]);
-	} finally {
-		patience.abort();
-		events.close();
 	}
 }
 

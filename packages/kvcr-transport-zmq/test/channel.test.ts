@@ -376,4 +376,29 @@ describe("processes", () => {
 		expect([exit, signal]).toEqual([0, null]);
 		expect(output).toContain("all workers ended");
 	});
+
+	it.each([
+		["exit at once", "the process goes on\n"],
+		["exit", "the process goes on\n"],
+		["throw", "thrown on purpose\nthe process goes on\n"],
+	])(
+		"survives the end of a worker thread whose channel is closing (%s)",
+		async (how, expected) => {
+			const process = fork(
+				new URL("./helpers/closing-worker.mjs", import.meta.url),
+				[how],
+				{
+					execArgv: ["--conditions", "kvcr-source"],
+					stdio: ["ignore", "pipe", "inherit", "ipc"],
+				},
+			);
+			ends.push(() => process.kill("SIGKILL"));
+			let output = "";
+			process.stdout?.on("data", (bytes: Buffer) => {
+				output += bytes.toString();
+			});
+			const [exit, signal] = await once(process, "close");
+			expect([exit, signal, output]).toEqual([0, null, expected]);
+		},
+	);
 });
