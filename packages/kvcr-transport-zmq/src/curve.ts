@@ -1,6 +1,6 @@
 /** CURVE: every message encrypted, and only listed keys let in. */
 import { InvalidArgumentError } from "kvcr-core";
-import { Context, curveKeyPair, Reply } from "zeromq";
+import { type Context, curveKeyPair, Reply } from "zeromq";
 
 /** A CURVE key pair, each key as 40 characters of Z85. */
 export interface CurveKeyPair {
@@ -16,7 +16,7 @@ export interface ZmqCurveOptions extends CurveKeyPair {
 	readonly allow: readonly string[];
 	/**
 	 * Public key of the peer behind an endpoint: one for all, or one by endpoint. Without one (`undefined`) nothing is sent to
-	 * that endpoint.
+	 * that endpoint; neither is when it throws or its answer is no key, which `stats().refused.bad_key` counts.
 	 */
 	readonly serverKey: string | ((endpoint: string) => string | undefined);
 }
@@ -57,18 +57,32 @@ export function checkKey(
 		);
 }
 
+/**
+ * The key of the peer behind an endpoint; undefined when it has none.
+ * @throws what `serverKey` throws; InvalidArgumentError when its answer is no key
+ */
+export function serverKeyOf(
+	{ serverKey }: ZmqCurveOptions,
+	endpoint: string,
+): string | undefined {
+	if (typeof serverKey !== "function") return serverKey;
+	const key = serverKey(endpoint);
+	if (key !== undefined)
+		checkKey("ZmqControlChannel.send", "curve.serverKey", key);
+	return key;
+}
+
 /** Answers libzmq's questions about keys for the sockets of one context of its own. */
 export class KeyGate {
-	/** The context whose sockets are guarded. */
-	readonly context = new Context({ blocky: false });
 	/** Keys turned away so far. */
 	turnedAway = 0;
 	readonly #allowed: ReadonlySet<string>;
 	readonly #socket: Reply;
 
-	constructor(allow: readonly string[]) {
+	/** @param context whose sockets are guarded */
+	constructor(allow: readonly string[], context: Context) {
 		this.#allowed = new Set(allow);
-		this.#socket = new Reply({ context: this.context, linger: 0 });
+		this.#socket = new Reply({ context, linger: 0 });
 	}
 
 	/** Begins to answer. */

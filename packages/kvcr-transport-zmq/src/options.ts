@@ -7,6 +7,7 @@ import {
 	systemClock,
 } from "kvcr-core";
 import { isWildcardHost } from "kvcr-core/portable";
+import { DEFAULT_MAX_PEERS } from "./context.js";
 import { checkKey, type ZmqCurveOptions } from "./curve.js";
 import {
 	formatEndpoint,
@@ -30,7 +31,12 @@ export interface ZmqControlChannelOptions {
 	readonly maxQueuedMessages?: number;
 	/** Bytes that may wait for one peer; default 16 MiB. */
 	readonly maxQueuedBytes?: number;
-	/** Peers that are connected to at the same time; for one more, the one idle longest is dropped. Default 1024. */
+	/**
+	 * Peers that are connected to at the same time; for one more, the one idle longest is dropped. Default 512. Each peer takes
+	 * a socket of libzmq, which has 1,023 for all channels of a process together; a channel with more peers than the default has
+	 * sockets of its own, and two more threads. When no socket or file descriptor is left, a peer is dropped too, and what cannot be
+	 * sent is counted as `stats().refused.no_socket`.
+	 */
 	readonly maxPeers?: number;
 	/** Time after which a peer that nothing was sent to is dropped, in milliseconds; default 60,000. */
 	readonly peerIdleMs?: number;
@@ -128,7 +134,7 @@ export function settingsOf(options: ZmqControlChannelOptions): ZmqSettings {
 			1 << 20,
 			2 ** 40,
 		),
-		maxPeers: integer(options, "maxPeers", 1_024, 1, 60_000),
+		maxPeers: integer(options, "maxPeers", DEFAULT_MAX_PEERS, 1, 60_000),
 		peerIdleMs: integer(options, "peerIdleMs", 60_000, 1, 2 ** 31 - 1),
 		closeFlushMs: integer(options, "closeFlushMs", 50, 0, 10_000),
 		curve,

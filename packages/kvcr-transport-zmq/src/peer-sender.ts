@@ -1,7 +1,7 @@
 /** The way to one peer: a socket, and a bounded queue in front of it. */
 import { isIPv6 } from "node:net";
 import type { Clock } from "kvcr-core";
-import { type Context, Push } from "zeromq";
+import { type Context, Push, type SocketOptions } from "zeromq";
 import type { ZmqCurveOptions } from "./curve.js";
 import { isAddress, type TcpEndpoint } from "./endpoint.js";
 import { NamedConnection, type Names } from "./names.js";
@@ -16,7 +16,7 @@ const RECONNECT_MS = { first: 20, longest: 250 } as const;
 export interface SenderSettings {
 	readonly maxQueuedMessages: number;
 	readonly maxQueuedBytes: number;
-	/** Context of its own, where keys are checked; default: the process's. */
+	/** Context of the channel's own; default: the process's. */
 	readonly context: Context | undefined;
 	readonly curve: ZmqCurveOptions | undefined;
 	readonly names: Names;
@@ -39,7 +39,7 @@ export class PeerSender {
 	#closed = false;
 	#idle: (() => void) | undefined;
 
-	/** @throws what zeromq throws for an address it cannot use */
+	/** @throws what zeromq throws for an address it cannot use, or when it has no socket; then nothing is left behind */
 	constructor(
 		endpoint: string,
 		target: TcpEndpoint,
@@ -48,33 +48,32 @@ export class PeerSender {
 	) {
 		this.#settings = settings;
 		const { curve, context } = settings;
-		this.#socket = new Push({
-			linger: 0,
-			sendHighWaterMark: NATIVE_QUEUE,
-			reconnectInterval: RECONNECT_MS.first,
-			reconnectMaxInterval: RECONNECT_MS.longest,
-			tcpKeepalive: 1,
-			ipv6: isIPv6(target.host),
-			...(context === undefined ? {} : { context }),
-			...(curve === undefined || serverKey === undefined
-				? {}
-				: {
-						curveServerKey: serverKey,
-						curvePublicKey: curve.publicKey,
-						curveSecretKey: curve.secretKey,
-					}),
-		});
-		if (!isAddress(target.host)) {
-			this.#connection = new NamedConnection(
-				this.#socket,
-				target,
-				settings.names,
-				settings.clock,
-			);
-			return;
-		}
+		this.#socket = new Push(context === undefined ? {} : { context });
 		try {
-			this.#socket.connect(endpoint);
+			// Not in the constructor: a socket that it has made stays open when it throws.
+			Object.assign(this.#socket, {
+				linger: 0,
+				sendHighWaterMark: NATIVE_QUEUE,
+				reconnectInterval: RECONNECT_MS.first,
+				reconnectMaxInterval: RECONNECT_MS.longest,
+				tcpKeepalive: 1,
+				ipv6: isIPv6(target.host),
+				...(curve === undefined || serverKey === undefined
+					? {}
+					: {
+							curveServerKey: serverKey,
+							curvePublicKey: curve.publicKey,
+							curveSecretKey: curve.secretKey,
+						}),
+			} satisfies SocketOptions<Push>);
+			if (isAddress(target.host)) this.#socket.connect(endpoint);
+			else
+				this.#connection = new NamedConnection(
+					this.#socket,
+					target,
+					settings.names,
+					settings.clock,
+				);
 		} catch (error) {
 			this.#socket.close();
 			throw error;
@@ -90,6 +89,8 @@ export class PeerSender {
 	send(message: Uint8Array): boolean {
 		if (this.#closed) return false;
 		this.#connection?.use();
+		// A look-up is the caller's code, which may have closed the channel.
+		if (this.#isClosed()) return false;
 		if (!this.#busy) {
 			this.#busy = true;
 			void this.#drain(message);
@@ -104,6 +105,10 @@ export class PeerSender {
 		this.#queue.push(message);
 		this.#bytes += message.byteLength;
 		return true;
+	}
+
+	#isClosed(): boolean {
+		return this.#closed;
 	}
 
 	/** Resolves when our own queue is empty. */

@@ -1,9 +1,13 @@
 /** The peers a channel sends to: bounded in number, dropped when idle. */
 import type { Clock, Timer } from "kvcr-core";
+import { isNoSocket } from "./context.js";
 import type { PeerSender } from "./peer-sender.js";
 
 /** Time libzmq gets to send the rest for a dropped peer, in milliseconds. */
 const DROP_LINGER_MS = 50;
+
+/** Time in which the socket of a dropped peer surely comes back, in milliseconds. */
+const ROOM_MS = 2 * DROP_LINGER_MS;
 
 /** Senders by endpoint, the one used longest ago first. */
 export class Peers {
@@ -14,6 +18,8 @@ export class Peers {
 	/** The sender used last, which is mostly the next one too. */
 	#latest: PeerSender | undefined;
 	#sweep: Timer | undefined;
+	/** When a peer was last dropped because no socket was left. */
+	#madeRoomAt = Number.NEGATIVE_INFINITY;
 
 	constructor(maxPeers: number, idleMs: number, clock: Clock) {
 		this.#maxPeers = maxPeers;
@@ -26,21 +32,27 @@ export class Peers {
 		return this.#senders.size;
 	}
 
-	/** The sender of an endpoint, made when there is none. It counts as used now. */
-	use(endpoint: string, make: () => PeerSender): PeerSender {
-		let sender = this.#senders.get(endpoint);
-		if (sender === undefined) {
+	/** The sender of an endpoint, if there is one. It counts as used now. */
+	find(endpoint: string): PeerSender | undefined {
+		const sender = this.#senders.get(endpoint);
+		if (sender !== undefined) this.#use(endpoint, sender);
+		return sender;
+	}
+
+	/**
+	 * Makes the sender of an endpoint that has none, in place of another one when there is no room.
+	 * @throws what `make` throws
+	 */
+	add(endpoint: string, make: () => PeerSender): PeerSender {
+		if (this.#senders.size >= this.#maxPeers) this.#dropOne();
+		let sender: PeerSender;
+		try {
 			sender = make();
-			if (this.#senders.size >= this.#maxPeers) this.#dropOne();
+		} catch (error) {
+			if (!isNoSocket(error) || !this.#makeRoom()) throw error;
+			sender = make();
 		}
-		if (sender !== this.#latest) {
-			// A map keeps the order of insertion, so this moves the peer to the end.
-			this.#senders.delete(endpoint);
-			this.#senders.set(endpoint, sender);
-			this.#latest = sender;
-		}
-		sender.lastUsed = this.#clock.now();
-		this.#sweep ??= this.#clock.schedule(this.#idleMs, () => this.#dropIdle());
+		this.#use(endpoint, sender);
 		return sender;
 	}
 
@@ -67,6 +79,26 @@ export class Peers {
 		this.#sweep?.cancel();
 		for (const sender of this.#senders.values()) sender.close(0);
 		this.#senders.clear();
+	}
+
+	#use(endpoint: string, sender: PeerSender): void {
+		if (sender !== this.#latest) {
+			// A map keeps the order of insertion, so this moves the peer to the end.
+			this.#senders.delete(endpoint);
+			this.#senders.set(endpoint, sender);
+			this.#latest = sender;
+		}
+		sender.lastUsed = this.#clock.now();
+		this.#sweep ??= this.#clock.schedule(this.#idleMs, () => this.#dropIdle());
+	}
+
+	/** Drops a peer for its socket; false when the one of the last is still on its way back. */
+	#makeRoom(): boolean {
+		const now = this.#clock.now();
+		if (now < this.#madeRoomAt + ROOM_MS) return false;
+		this.#madeRoomAt = now;
+		this.#dropOne();
+		return true;
 	}
 
 	/** Drops the peer that was idle longest; when all are busy, the one used longest ago. */

@@ -12,14 +12,10 @@ import {
 	InvalidEndpointError,
 	MAX_CONTROL_MESSAGE_BYTES,
 } from "kvcr-core";
-import { Pull } from "zeromq";
-import { KeyGate, ZAP_DOMAIN } from "./curve.js";
-import {
-	formatEndpoint,
-	isAddress,
-	parseEndpoint,
-	type TcpEndpoint,
-} from "./endpoint.js";
+import { type Context, Pull } from "zeromq";
+import { contextFor, isNoSocket } from "./context.js";
+import { KeyGate, serverKeyOf, ZAP_DOMAIN } from "./curve.js";
+import { formatEndpoint, isAddress, parseEndpoint } from "./endpoint.js";
 import * as closeAtExit from "./exit.js";
 import { lookupAddress, Names } from "./names.js";
 import {
@@ -49,6 +45,8 @@ export class ZmqControlChannel implements ControlChannel {
 	readonly #settings: ZmqSettings;
 	readonly #peers: Peers;
 	readonly #gate: KeyGate | undefined;
+	/** Missing: that of the process. */
+	readonly #context: Context | undefined;
 	readonly #pace = new Pace(() => performance.now());
 	readonly #refused: Record<string, number> = {};
 	readonly #dropped: Record<string, number> = {};
@@ -76,7 +74,11 @@ export class ZmqControlChannel implements ControlChannel {
 		const { maxPeers, peerIdleMs, clock, curve, lookup } = this.#settings;
 		this.#peers = new Peers(maxPeers, peerIdleMs, clock);
 		this.#names = new Names(lookup);
-		this.#gate = curve === undefined ? undefined : new KeyGate(curve.allow);
+		this.#context = contextFor(maxPeers, curve !== undefined);
+		this.#gate =
+			curve === undefined || this.#context === undefined
+				? undefined
+				: new KeyGate(curve.allow, this.#context);
 	}
 
 	get endpoint(): string | undefined {
@@ -160,13 +162,10 @@ export class ZmqControlChannel implements ControlChannel {
 		if (!(message instanceof Uint8Array)) return this.#refuse("not_bytes");
 		if (message.byteLength > MAX_CONTROL_MESSAGE_BYTES)
 			return this.#refuse("too_large");
-		let sender: PeerSender;
-		try {
-			sender = this.#peers.use(endpoint, () => this.#makeSender(endpoint));
-		} catch {
-			return this.#refuse("bad_endpoint");
-		}
-		if (!sender.send(message)) return this.#refuse("queue_full");
+		const sender = this.#peers.find(endpoint) ?? this.#add(endpoint);
+		if (typeof sender === "string") return this.#refuse(sender);
+		if (!sender.send(message))
+			return this.#refuse(this.#isOpen() ? "queue_full" : "closed");
 		this.#sent += 1;
 		return true;
 	}
@@ -260,10 +259,10 @@ export class ZmqControlChannel implements ControlChannel {
 			handshakeInterval: 5_000,
 			tcpKeepalive: 1,
 			ipv6: isIPv6(address),
-			...(curve === undefined || this.#gate === undefined
+			...(this.#context === undefined ? {} : { context: this.#context }),
+			...(curve === undefined
 				? {}
 				: {
-						context: this.#gate.context,
 						curveServer: true,
 						curveSecretKey: curve.secretKey,
 						zapDomain: ZAP_DOMAIN,
@@ -271,28 +270,41 @@ export class ZmqControlChannel implements ControlChannel {
 		});
 	}
 
-	/** @throws when the endpoint cannot be used */
-	#makeSender(endpoint: string): PeerSender {
-		const parsed: TcpEndpoint | undefined = parseEndpoint(endpoint);
+	/** A sender to a new peer, or why there is none. The caller's code runs before anything is made that it could leave behind. */
+	#add(endpoint: string): PeerSender | string {
+		const target = parseEndpoint(endpoint);
+		if (target === undefined) return "bad_endpoint";
+		let key: string | undefined;
 		const { curve } = this.#settings;
-		const serverKey =
-			typeof curve?.serverKey === "function"
-				? curve.serverKey(endpoint)
-				: curve?.serverKey;
-		if (
-			parsed === undefined ||
-			(curve !== undefined && serverKey === undefined)
-		)
-			throw new InvalidEndpointError(
-				"ZmqControlChannel.send",
+		if (curve !== undefined) {
+			try {
+				key = serverKeyOf(curve, endpoint);
+			} catch {
+				return "bad_key";
+			}
+			if (key === undefined) return "bad_endpoint";
+			// The caller may have closed the channel, or sent to the same peer.
+			if (!this.#isOpen()) return "closed";
+			const sender = this.#peers.find(endpoint);
+			if (sender !== undefined) return sender;
+		}
+		try {
+			return this.#peers.add(
 				endpoint,
-				"tcp://host:port of a peer whose key is known",
+				() =>
+					new PeerSender(endpoint, target, key, {
+						...this.#settings,
+						names: this.#names,
+						context: this.#context,
+					}),
 			);
-		return new PeerSender(endpoint, parsed, serverKey, {
-			...this.#settings,
-			names: this.#names,
-			context: this.#gate?.context,
-		});
+		} catch (error) {
+			return isNoSocket(error) ? "no_socket" : "bad_endpoint";
+		}
+	}
+
+	#isOpen(): boolean {
+		return this.#state === "started";
 	}
 
 	#refuse(reason: string): false {

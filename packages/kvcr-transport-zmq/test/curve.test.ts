@@ -121,6 +121,75 @@ describe("CURVE", () => {
 			}
 	});
 
+	it("makes no socket for a peer whose key is none, whatever `serverKey` does", async () => {
+		const answers: (() => unknown)[] = [
+			() => b.publicKey.slice(1),
+			() => null,
+			() => Promise.resolve(b.publicKey),
+			() => {
+				throw new Error("no such peer");
+			},
+		];
+		let answer = answers[0];
+		const friend = await open({
+			curve: { ...b, allow: [a.publicKey], serverKey: a.publicKey },
+		});
+		const { channel } = await open({
+			curve: {
+				...a,
+				allow: [],
+				serverKey: (endpoint) =>
+					(endpoint === friend.endpoint ? b.publicKey : answer?.()) as string,
+			},
+		});
+		// More than a context has sockets.
+		for (let i = 0; i < 1_200; i += 1) {
+			answer = answers[i % answers.length];
+			expect(channel.send("tcp://127.0.0.1:1", Buffer.from("x"))).toBe(false);
+		}
+		expect(channel.stats().refused).toEqual({ bad_key: 1_200 });
+		expect(channel.send(friend.endpoint, Buffer.from("x"))).toBe(true);
+		await until("the message", () => friend.got.length === 1);
+	});
+
+	it("keeps no peer when `serverKey` closes the channel", async () => {
+		const { channel } = await open({
+			curve: {
+				...a,
+				allow: [],
+				serverKey: () => {
+					void channel.close();
+					return b.publicKey;
+				},
+			},
+		});
+		expect(channel.send("tcp://127.0.0.1:1", Buffer.from("x"))).toBe(false);
+		expect(channel.peerCount).toBe(0);
+		expect(channel.stats()).toMatchObject({ sent: 0, refused: { closed: 1 } });
+	});
+
+	it("has one sender for a peer that `serverKey` sent to itself", async () => {
+		let asked = 0;
+		const friend = await open({
+			curve: { ...b, allow: [a.publicKey], serverKey: a.publicKey },
+		});
+		const { channel } = await open({
+			curve: {
+				...a,
+				allow: [],
+				serverKey: (endpoint) => {
+					asked += 1;
+					if (asked === 1) channel.send(endpoint, Buffer.from("inner"));
+					return b.publicKey;
+				},
+			},
+		});
+		channel.send(friend.endpoint, Buffer.from("outer"));
+		await until("both", () => friend.got.length === 2);
+		expect(friend.got).toEqual(["inner", "outer"]);
+		expect(channel.peerCount).toBe(1);
+	});
+
 	it("writes keys as libzmq does", () => {
 		// The test vector of ZeroMQ RFC 32.
 		const bytes = Uint8Array.of(0x86, 0x4f, 0xd2, 0x6f, 0xb5, 0x59, 0xf7, 0x5b);

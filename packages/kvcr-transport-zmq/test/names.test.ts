@@ -176,3 +176,18 @@ it("a channel that closes while it waits for a name does so in its time", async 
 	await sender.channel.close();
 	expect(performance.now() - startedAt).toBeLessThan(2_000);
 });
+
+it("a look-up that closes the channel leaves no peer", async () => {
+	const sender = await open({
+		lookup: () => {
+			void sender.channel.close();
+			return Promise.resolve("127.0.0.1");
+		},
+	});
+	expect(sender.send("tcp://some.example:1", "x")).toBe(false);
+	expect(sender.channel.peerCount).toBe(0);
+	expect(sender.channel.stats()).toMatchObject({
+		sent: 0,
+		refused: { closed: 1 },
+	});
+});
