@@ -9,6 +9,7 @@ import {
 	InvalidArgumentError,
 	MAX_CONTROL_MESSAGE_BYTES,
 } from "kvcr-core";
+import { callOut } from "./callers-code.js";
 import { within } from "./deadline.js";
 import { dial } from "./dial.js";
 import { Dispatch } from "./dispatch.js";
@@ -304,16 +305,18 @@ export class NatsControlChannel implements ControlChannel {
 			return;
 		}
 		this.received++;
-		try {
-			// A copy: the client's bytes are a view of a larger network buffer.
-			receive(new Uint8Array(payload));
-		} catch (error) {
-			count(this.dropped, "receiver_failed");
-			this.options.logger.error(
-				{ reason: reasonOf(error) },
-				"the receiver of control messages failed",
-			);
-		}
+		// A copy: the client's bytes are a view of a larger network buffer.
+		const copy = new Uint8Array(payload);
+		callOut(
+			() => receive(copy),
+			(error) => {
+				count(this.dropped, "receiver_failed");
+				this.options.logger.error(
+					{ reason: reasonOf(error) },
+					"the receiver of control messages failed",
+				);
+			},
+		);
 	}
 
 	private isEnding(): boolean {

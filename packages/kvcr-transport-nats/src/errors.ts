@@ -25,7 +25,7 @@ export class NatsPermissionError extends KvcrError {
 	}
 }
 
-/** The text of anything thrown, for a log line or a cause. */
+/** The text of anything thrown, for a log line or a cause. Never throws, whatever it is. */
 export function reasonOf(error: unknown): string {
 	return error === undefined ? "no reason was given" : textOf(error);
 }

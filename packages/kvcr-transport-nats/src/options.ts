@@ -8,6 +8,7 @@ import {
 	silentLogger,
 	systemClock,
 } from "kvcr-core";
+import { guarded } from "./callers-code.js";
 import type { NatsConnectionOptions } from "./dial.js";
 import { isNatsLike, type NatsLike } from "./nats-like.js";
 
@@ -134,7 +135,7 @@ export function resolveOptions(
 }
 
 /**
- * The caller's logger, or one that says nothing.
+ * The caller's logger, or one that says nothing. It never throws.
  * @throws InvalidArgumentError
  */
 export function loggerOf(given: Logger | undefined, operation: string): Logger {
@@ -146,7 +147,7 @@ export function loggerOf(given: Logger | undefined, operation: string): Logger {
 			given,
 			`an object with ${LOG_LEVELS.join(", ")}`,
 		);
-	return logger;
+	return guarded(logger);
 }
 
 /**

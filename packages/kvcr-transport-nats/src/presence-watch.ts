@@ -9,6 +9,7 @@ import {
 	type Logger,
 	type Timer,
 } from "kvcr-core";
+import { callOut } from "./callers-code.js";
 import type { NatsControlChannel } from "./channel.js";
 import type { Link } from "./link.js";
 import { linkFor } from "./link-of.js";
@@ -53,7 +54,7 @@ export interface WatchPeersOptions {
 export interface PeerWatch {
 	/** The peers now, ordered by name. */
 	peers(): readonly PeerPresence[];
-	/** Announcements dropped, by reason: `"malformed"`, `"too_many_peers"`. */
+	/** Announcements dropped, by reason: `"malformed"`, `"too_many_peers"`; and failures of `onChange`: `"listener_failed"`. */
 	dropped(): Readonly<Record<string, number>>;
 	/** Asks all peers to announce themselves; the answers come as changes. */
 	refresh(): void;
@@ -221,11 +222,10 @@ class Watch implements PeerWatch {
 	}
 
 	private tell(change: PeerChange, presence: PeerPresence): void {
-		try {
-			this.onChange?.(change, presence);
-		} catch {
-			this.drop("listener_failed");
-		}
+		callOut(
+			() => this.onChange?.(change, presence),
+			() => this.drop("listener_failed"),
+		);
 	}
 
 	private drop(reason: string): void {
