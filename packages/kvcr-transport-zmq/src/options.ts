@@ -46,7 +46,9 @@ export interface ZmqControlChannelOptions {
 	readonly curve?: ZmqCurveOptions;
 	/**
 	 * Finds the address of a peer that has a host name; a rejection means "not now". Names are looked up again while messages
-	 * are sent, since peers move. Default: the system's, IPv4 first.
+	 * are sent, since peers move. Two names are looked up at a time; one that takes over 2 s makes way for the next, up to 8 are
+	 * under way then, and after 10 s without an answer it is asked for again. Default: the system's, IPv4 first, with three under way
+	 * at most, for each holds one of Node's four threads.
 	 */
 	readonly lookup?: Lookup;
 	/** Clock of the timers; default: the system's. */

@@ -65,6 +65,7 @@ export class ZmqControlChannel implements ControlChannel {
 		this.#closePull();
 		this.#portWatch?.close();
 		this.#peers.abandon();
+		this.#names.close();
 		this.#gate?.close();
 	};
 
@@ -73,7 +74,7 @@ export class ZmqControlChannel implements ControlChannel {
 		this.#settings = settingsOf(options);
 		const { maxPeers, peerIdleMs, clock, curve, lookup } = this.#settings;
 		this.#peers = new Peers(maxPeers, peerIdleMs, clock);
-		this.#names = new Names(lookup);
+		this.#names = new Names(lookup, clock);
 		this.#context = contextFor(maxPeers, curve !== undefined);
 		this.#gate =
 			curve === undefined || this.#context === undefined
@@ -199,6 +200,7 @@ export class ZmqControlChannel implements ControlChannel {
 		const portIsFree = this.#portWatch?.freed();
 		this.#closePull();
 		await this.#peers.close(this.#settings.closeFlushMs);
+		this.#names.close();
 		await portIsFree;
 		this.#gate?.close();
 		// A worker thread may end as soon as this resolves; see exit.ts.

@@ -1,5 +1,5 @@
 import { ManualClock } from "kvcr-core/testing";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
 	type Lookup,
 	ZmqControlChannel,
@@ -190,4 +190,71 @@ it("a look-up that closes the channel leaves no peer", async () => {
 		sent: 0,
 		refused: { closed: 1 },
 	});
+});
+
+describe("look-ups that never end", () => {
+	it("hold up other names for two seconds, and are given up after ten", async () => {
+		const clock = new ManualClock();
+		const asked: string[] = [];
+		const sender = await open({
+			clock,
+			lookup: (host) => {
+				asked.push(host);
+				return host.startsWith("dead")
+					? new Promise(() => {})
+					: Promise.resolve("127.0.0.1");
+			},
+		});
+		const peer = await open();
+		sender.send("tcp://dead1:1", "x");
+		sender.send("tcp://dead2:1", "x");
+		sender.send(`tcp://good:${peer.port}`, "x");
+		clock.advance(1_999);
+		expect(asked).toEqual(["dead1", "dead2"]);
+		clock.advance(1);
+		await until("the message", () => peer.got.length === 1);
+		clock.advance(8_000 + 1_000);
+		expect(asked).toEqual(["dead1", "dead2", "good", "dead1", "dead2"]);
+		await sender.channel.close();
+		expect(clock.pending).toBe(0);
+	});
+
+	it("may answer late, and are not begun again before that", async () => {
+		const { lookup, asked, answer } = scripted();
+		const clock = new ManualClock();
+		const sender = await open({ lookup, clock });
+		const peer = await open();
+		sender.send(`tcp://slow:${peer.port}`, "1");
+		clock.advance(9_000);
+		sender.send(`tcp://slow:${peer.port}`, "2");
+		await answer("127.0.0.1");
+		await until("both", () => peer.got.length === 2);
+		expect(asked).toEqual(["slow"]);
+	});
+
+	it("are eight at most", async () => {
+		const clock = new ManualClock();
+		const { lookup, asked } = scripted();
+		const sender = await open({ lookup, clock });
+		for (let i = 0; i < 40; i += 1) sender.send(`tcp://h${i}:1`, "x");
+		for (let i = 0; i < 9; i += 1) clock.advance(1_000);
+		expect(asked).toHaveLength(8);
+		for (let i = 0; i < 60; i += 1) clock.advance(1_000);
+		expect(asked.length).toBeGreaterThan(40);
+	});
+});
+
+it("names never asked about come before those that led nowhere", async () => {
+	const { lookup, asked, answer } = scripted();
+	const clock = new ManualClock();
+	const sender = await open({ lookup, clock });
+	sender.send("tcp://lost:1", "x");
+	await answer(undefined);
+	for (const host of ["a", "b"]) sender.send(`tcp://${host}:1`, "x");
+	clock.advance(1_000);
+	sender.send("tcp://new:1", "x");
+	await answer(undefined);
+	expect(asked).toEqual(["lost", "a", "b", "new"]);
+	await answer(undefined);
+	expect(asked.at(-1)).toBe("lost");
 });
