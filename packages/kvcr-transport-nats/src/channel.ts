@@ -6,10 +6,10 @@ import {
 	type ControlChannel,
 	type ControlChannelStats,
 	type ControlReceiver,
+	callOut,
 	InvalidArgumentError,
 	MAX_CONTROL_MESSAGE_BYTES,
 } from "kvcr-core";
-import { callOut } from "./callers-code.js";
 import { within } from "./deadline.js";
 import { dial } from "./dial.js";
 import { Dispatch } from "./dispatch.js";

@@ -2,13 +2,13 @@
 import {
 	type Clock,
 	checkObject,
+	guardedLogger,
 	InvalidArgumentError,
 	type Logger,
 	MAX_CONTROL_MESSAGE_BYTES,
 	silentLogger,
 	systemClock,
 } from "kvcr-core";
-import { guarded } from "./callers-code.js";
 import type { NatsConnectionOptions } from "./dial.js";
 import { isNatsLike, type NatsLike } from "./nats-like.js";
 
@@ -147,7 +147,7 @@ export function loggerOf(given: Logger | undefined, operation: string): Logger {
 			given,
 			`an object with ${LOG_LEVELS.join(", ")}`,
 		);
-	return guarded(logger);
+	return guardedLogger(logger);
 }
 
 /**

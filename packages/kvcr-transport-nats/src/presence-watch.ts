@@ -4,12 +4,12 @@
  */
 import {
 	type Clock,
+	callOut,
 	checkObject,
 	InvalidArgumentError,
 	type Logger,
 	type Timer,
 } from "kvcr-core";
-import { callOut } from "./callers-code.js";
 import type { NatsControlChannel } from "./channel.js";
 import type { Link } from "./link.js";
 import { linkFor } from "./link-of.js";

@@ -8,6 +8,7 @@ import {
 	type ControlChannel,
 	type ControlChannelStats,
 	type ControlReceiver,
+	callOut,
 	InvalidArgumentError,
 	InvalidEndpointError,
 	MAX_CONTROL_MESSAGE_BYTES,
@@ -243,11 +244,10 @@ export class ZmqControlChannel implements ControlChannel {
 
 	#deliver(message: Uint8Array, receive: ControlReceiver): void {
 		this.#received += 1;
-		try {
-			receive(message);
-		} catch {
-			this.#drop("receiver_threw");
-		}
+		callOut(
+			() => receive(message),
+			() => this.#drop("receiver_threw"),
+		);
 	}
 
 	#makePull(address: string): Pull {

@@ -5,6 +5,7 @@ export * from "./checks.js";
 export * from "./clock.js";
 export * from "./control-channel.js";
 export * from "./errors.js";
+export * from "./foreign.js";
 export * from "./framework-pins.js";
 export * from "./inventory.js";
 export * from "./key-adapter.js";

@@ -4,7 +4,7 @@
  */
 
 import { channel } from "node:diagnostics_channel";
-import { disregard } from "../ports/foreign.js";
+import { callOut, guardedLogger } from "../ports/foreign.js";
 import type { Incarnation, Logger, TelemetryStats } from "../ports/index.js";
 
 /** Diagnostics channel with one message per hash of an independent hint: `HintOutcomeReport` and the `instance`. */
@@ -108,12 +108,7 @@ export class Telemetry {
 		stats: TelemetryStats | undefined,
 	) {
 		this.#instance = instance;
-		this.logger = {
-			debug: (fields, text) => this.#guard(() => logger.debug(fields, text)),
-			info: (fields, text) => this.#guard(() => logger.info(fields, text)),
-			warn: (fields, text) => this.#guard(() => logger.warn(fields, text)),
-			error: (fields, text) => this.#guard(() => logger.error(fields, text)),
-		};
+		this.logger = guardedLogger(logger);
 		this.#stats = stats;
 	}
 
@@ -144,7 +139,7 @@ export class Telemetry {
 	): void {
 		const stats = this.#stats;
 		if (stats !== undefined)
-			this.#guard(() => stats.observeHistogram(name, ms / 1000, { ...labels }));
+			callOut(() => stats.observeHistogram(name, ms / 1000, { ...labels }));
 	}
 
 	/** All counters so far, as `name{label="value"}` → value. */
@@ -214,16 +209,7 @@ export class Telemetry {
 		const stats = this.#stats;
 		if (stats !== undefined)
 			// A copy: the sink may add to it, and this one names the series here.
-			this.#guard(() => stats.increaseCounter(name, by, { ...labels }));
-	}
-
-	/** Foreign code (a logger, a metrics registry) must not disturb progress. */
-	#guard(call: () => unknown): void {
-		try {
-			disregard(call(), () => {});
-		} catch {
-			// There is nowhere left to report a failing reporter to.
-		}
+			callOut(() => stats.increaseCounter(name, by, { ...labels }));
 	}
 }
 

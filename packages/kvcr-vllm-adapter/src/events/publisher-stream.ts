@@ -2,8 +2,7 @@
  * Everything one endpoint sends, without sockets: frames go in, the map is fed, replays are asked for. Data-parallel ranks
  * that share an endpoint count and are credited each on their own.
  */
-import type { Logger } from "kvcr-core";
-import { guardedLogger, tell } from "../foreign.js";
+import { callOut, guardedLogger, type Logger } from "kvcr-core";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import { type CreditStats, PublisherCredit } from "./credit.js";
 import {
@@ -285,7 +284,7 @@ export class PublisherStream {
 		if (!first) return;
 		const error = new IntegerHashesError(this.#options.name);
 		this.#options.logger.error({ code: error.code }, error.message);
-		tell(() => this.#options.onError(error));
+		callOut(() => this.#options.onError(error));
 	}
 
 	#clear(

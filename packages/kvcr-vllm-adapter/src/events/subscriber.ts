@@ -3,12 +3,12 @@ import {
 	AlreadyStartedError,
 	ClosedError,
 	consoleLogger,
+	guardedLogger,
 	InvalidArgumentError,
 	InvalidEndpointError,
 	type Logger,
 	systemClock,
 } from "kvcr-core";
-import { guardedLogger } from "../foreign.js";
 import type { ReverseHashMap } from "../reverse-map/reverse-hash-map.js";
 import { MAX_TIERS, TIER_BITS } from "../reverse-map/tiers.js";
 import type { IntegerHashesError } from "./decode.js";

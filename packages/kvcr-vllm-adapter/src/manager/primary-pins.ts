@@ -4,6 +4,7 @@
  */
 import {
 	type BlockKey,
+	disregard,
 	type FrameworkPiece,
 	type FrameworkPins,
 	type GrantedPin,
@@ -14,7 +15,6 @@ import {
 	type PinHandle,
 	type PinRequestId,
 } from "kvcr-core";
-import { disregard } from "../foreign.js";
 import type {
 	JobId,
 	JobResult,

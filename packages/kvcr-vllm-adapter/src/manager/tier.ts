@@ -5,8 +5,10 @@
 import {
 	type Clock,
 	ClosedError,
+	callOut,
 	consoleLogger,
 	type DeliverDestination,
+	guardedLogger,
 	InvalidArgumentError,
 	Kvcr,
 	type Logger,
@@ -14,7 +16,6 @@ import {
 	NotQuiescentError,
 	systemClock,
 } from "kvcr-core";
-import { guardedLogger, tell } from "../foreign.js";
 import { VllmKeyAdapter } from "../key-adapter.js";
 import { inventoryFeed } from "../reverse-map/index.js";
 import { checkKey } from "../reverse-map/packed-key.js";
@@ -140,7 +141,7 @@ export class VllmKvcrTier {
 				atRisk.take(report);
 				const { onTransferReport } = options;
 				if (onTransferReport !== undefined)
-					tell(() => onTransferReport(report));
+					callOut(() => onTransferReport(report));
 				else if (report.state === "uncertain")
 					logger.error({ error: report }, report.message);
 				else logger.info({ error: report }, report.message);
