@@ -51,7 +51,7 @@ describe("a nonfatal exception while a fetch is admitted", () => {
 		["an error", new Error("policy out of order")],
 		["what has no text", Object.create(null)],
 	])(
-		"(%s) fails the affected group, discards its private advice, and later hints are placed",
+		"fails the affected group, discards its private advice, and later hints are placed (%s)",
 		async (_what, thrown) => {
 			let angry = true;
 			const policy = new LruPolicy();
