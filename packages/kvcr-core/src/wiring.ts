@@ -16,7 +16,7 @@ import { LocalCopier } from "./owner/local-copier.js";
 import { OperationTable } from "./owner/operations.js";
 import { placeGroup } from "./owner/placement.js";
 import { SourceSelector } from "./owner/source-selector.js";
-import { disregard } from "./ports/foreign.js";
+import { callOut } from "./ports/foreign.js";
 import {
 	type Clock,
 	consoleLogger,
@@ -141,19 +141,17 @@ export function wire(
 	const expectTraffic = () => health.require(() => agent.expectTraffic());
 	const report = (error: TransferError) => {
 		telemetry.resilience(error);
-		if (options.onTransferReport !== undefined) {
-			const failed = (cause: unknown) =>
-				telemetry.warnOnce(
-					"transfer-report",
-					{ error: cause },
-					"the listener for transfer reports failed",
-				);
-			try {
-				disregard(options.onTransferReport(error), failed);
-			} catch (cause) {
-				failed(cause);
-			}
-		} else if (error.state === "uncertain")
+		if (options.onTransferReport !== undefined)
+			callOut(
+				() => options.onTransferReport?.(error),
+				(cause) =>
+					telemetry.warnOnce(
+						"transfer-report",
+						{ error: cause },
+						"the listener for transfer reports failed",
+					),
+			);
+		else if (error.state === "uncertain")
 			telemetry.logger.error({ error }, error.message);
 		else telemetry.logger.info({ error }, error.message);
 	};

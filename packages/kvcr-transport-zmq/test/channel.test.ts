@@ -9,6 +9,7 @@ import {
 	ZmqControlChannel,
 	type ZmqControlChannelOptions,
 } from "../src/index.js";
+import { until } from "./helpers/until.js";
 
 let ends: (() => unknown)[] = [];
 beforeEach(() => {
@@ -24,14 +25,6 @@ async function open(options: ZmqControlChannelOptions = {}) {
 	const got: Buffer[] = [];
 	await channel.start((message) => got.push(Buffer.from(message)));
 	return { channel, endpoint: channel.endpoint as string, got };
-}
-
-async function until(what: string, check: () => boolean, ms = 8_000) {
-	const end = performance.now() + ms;
-	while (!check()) {
-		if (performance.now() > end) throw new Error(`in vain: ${what}`);
-		await new Promise((resolve) => setTimeout(resolve, 5));
-	}
 }
 
 function child(role: string, argument = ""): ChildProcess {

@@ -6,6 +6,7 @@ import {
 	ZmqControlChannel,
 	type ZmqControlChannelOptions,
 } from "../src/index.js";
+import { until } from "./helpers/until.js";
 
 let ends: (() => unknown)[] = [];
 beforeEach(() => {
@@ -21,14 +22,6 @@ async function open(options: ZmqControlChannelOptions) {
 	const got: string[] = [];
 	await channel.start((message) => got.push(Buffer.from(message).toString()));
 	return { channel, endpoint: channel.endpoint as string, got };
-}
-
-async function until(what: string, check: () => boolean) {
-	const end = performance.now() + 8_000;
-	while (!check()) {
-		if (performance.now() > end) throw new Error(`in vain: ${what}`);
-		await new Promise((resolve) => setTimeout(resolve, 5));
-	}
 }
 
 const [a, b, c] = [

@@ -5,6 +5,7 @@ import {
 	ZmqControlChannel,
 	type ZmqControlChannelOptions,
 } from "../src/index.js";
+import { until } from "./helpers/until.js";
 
 let ends: (() => unknown)[] = [];
 beforeEach(() => {
@@ -25,14 +26,6 @@ async function open(options: ZmqControlChannelOptions = {}) {
 	const send = (to: string, text: string) =>
 		channel.send(to, Buffer.from(text));
 	return { channel, endpoint: channel.endpoint as string, port, got, send };
-}
-
-async function until(what: string, check: () => boolean, ms = 8_000) {
-	const end = performance.now() + ms;
-	while (!check()) {
-		if (performance.now() > end) throw new Error(`in vain: ${what}`);
-		await new Promise((resolve) => setTimeout(resolve, 5));
-	}
 }
 
 /** A look-up whose answers a test gives, in the order of asking. */

@@ -1,5 +1,5 @@
 /** Collects what came to and went from managed G2, and delivers it in few events. */
-import { disregard } from "../ports/foreign.js";
+import { callOut } from "../ports/foreign.js";
 import {
 	type Clock,
 	type InventorySink,
@@ -76,26 +76,22 @@ export class InventoryBatcher {
 		this.#latest.clear();
 		this.#disarm();
 		for (const { removed, texts } of groups) {
-			try {
-				const keys = texts.map(keyFromText);
-				disregard(
-					this.#options.sink({ keys, tier: "DRAM", removed }),
-					this.#failed,
-				);
-			} catch (error) {
-				this.#failed(error);
-			}
+			const keys = texts.map(keyFromText);
+			callOut(
+				() => this.#options.sink({ keys, tier: "DRAM", removed }),
+				(error) => this.#failed(error),
+			);
 		}
 	}
 
-	readonly #failed = (error: unknown): void => {
+	#failed(error: unknown): void {
 		if (this.#reported) return;
 		this.#reported = true;
 		this.#options.logger.warn(
 			{ error },
 			"inventory sink failed; its event is lost and further failures are not logged",
 		);
-	};
+	}
 
 	/** Releases the timer. */
 	close(): void {

@@ -1,5 +1,5 @@
 /** Calls into a placement policy that may throw or answer nonsense: either becomes a value, never an exception. */
-import { disregard } from "../ports/foreign.js";
+import { callOut, disregard } from "../ports/foreign.js";
 import type {
 	BlockMeta,
 	IngestSource,
@@ -40,7 +40,7 @@ export class PolicyGuard {
 		try {
 			const answer: unknown = this.#policy.decideIngest(meta, source);
 			if (answer === "keep" || answer === "drop") return answer;
-			disregard(answer, () => {});
+			disregard(answer);
 			return new PolicyError("decideIngest", `answered ${showValue(answer)}`);
 		} catch (cause) {
 			return threw("decideIngest", cause);
@@ -54,7 +54,7 @@ export class PolicyGuard {
 		try {
 			const answer: unknown = this.#policy.decideEviction(meta);
 			if (answer === "evict" || answer === "keep") return answer;
-			disregard(answer, () => {});
+			disregard(answer);
 			return new PolicyError("decideEviction", `answered ${showValue(answer)}`);
 		} catch (cause) {
 			return threw("decideEviction", cause);
@@ -69,7 +69,7 @@ export class PolicyGuard {
 		try {
 			const score: unknown = this.#policy.evictionScore(meta);
 			if (typeof score === "number" && !Number.isNaN(score)) return score;
-			disregard(score, () => {});
+			disregard(score);
 			this.#warn(
 				"evictionScore",
 				new PolicyError("evictionScore", `answered ${showValue(score)}`),
@@ -98,23 +98,17 @@ export class PolicyGuard {
 	}
 
 	onIngest(meta: BlockMeta): void {
-		try {
-			disregard(this.#policy.onIngest?.(meta), (cause) =>
-				this.#warn("onIngest", cause),
-			);
-		} catch (cause) {
-			this.#warn("onIngest", cause);
-		}
+		callOut(
+			() => this.#policy.onIngest?.(meta),
+			(cause) => this.#warn("onIngest", cause),
+		);
 	}
 
 	onRemove(meta: BlockMeta): void {
-		try {
-			disregard(this.#policy.onRemove?.(meta), (cause) =>
-				this.#warn("onRemove", cause),
-			);
-		} catch (cause) {
-			this.#warn("onRemove", cause);
-		}
+		callOut(
+			() => this.#policy.onRemove?.(meta),
+			(cause) => this.#warn("onRemove", cause),
+		);
 	}
 
 	#warn(method: string, error: unknown): void {

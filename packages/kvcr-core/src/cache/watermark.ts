@@ -1,5 +1,5 @@
 /** Tells a capacity manager, once per shortage, that a pool is running out of slots it could give. */
-import { disregard } from "../ports/foreign.js";
+import { callOut } from "../ports/foreign.js";
 import type { CapacityListener, Logger } from "../ports/index.js";
 import type { SlotPool } from "./slot-pool.js";
 
@@ -54,19 +54,19 @@ export class CapacityWatermark {
 			}
 		}
 		if (needed === undefined) return;
-		try {
-			disregard(this.#listener(needed), this.#failed);
-		} catch (error) {
-			this.#failed(error);
-		}
+		const pools = needed;
+		callOut(
+			() => this.#listener(pools),
+			(error) => this.#failed(error),
+		);
 	}
 
-	readonly #failed = (error: unknown): void => {
+	#failed(error: unknown): void {
 		if (this.#reported) return;
 		this.#reported = true;
 		this.#logger.warn(
 			{ error },
 			"capacity listener failed; further failures are not logged",
 		);
-	};
+	}
 }

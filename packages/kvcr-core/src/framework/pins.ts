@@ -197,7 +197,7 @@ export class PinLedger {
 			// From the text: the keys may be views of a message, whose memory a channel may use again.
 			id = this.#pins.request(missing.map((ref) => keyFromText(ref.text)));
 			if (typeof id !== "bigint") {
-				disregard(id, () => {});
+				disregard(id);
 				throw new InvalidArgumentError(
 					"FrameworkPins.request",
 					"result",
@@ -237,7 +237,7 @@ export class PinLedger {
 		try {
 			// One by one: what came before a failure counts.
 			const results = this.#pins.pollResults();
-			disregard(results, () => {});
+			disregard(results);
 			for (const answer of results) answers.push(answer);
 		} catch (error) {
 			this.#telemetry.warnOnce(
@@ -343,7 +343,7 @@ export class PinLedger {
 			this.#forget(request);
 			this.#withdrawn.set(id, POLLS_AFTER_CANCEL);
 			try {
-				disregard(this.#pins.cancel(id), () => {});
+				disregard(this.#pins.cancel(id));
 			} catch (error) {
 				this.#telemetry.warnOnce(
 					"pin-cancel",
@@ -373,7 +373,7 @@ export class PinLedger {
 		let accepted = false;
 		try {
 			const answer: unknown = this.#pins.release(pin.handle);
-			disregard(answer, () => {});
+			disregard(answer);
 			accepted = answer === true;
 		} catch (error) {
 			this.#telemetry.warnOnce(

@@ -2,7 +2,7 @@
  * What progress hands to the owner. Progress never runs owner-visible work itself: it queues a task here and calls the
  * wake listeners; the owner runs the tasks inside its next API call or `pollCompleted()`.
  */
-import { disregard } from "../ports/foreign.js";
+import { callOut } from "../ports/foreign.js";
 
 /** Tasks for the owner, in order, and the listeners that tell it to come. */
 export class OwnerQueue {
@@ -34,13 +34,8 @@ export class OwnerQueue {
 
 	/** Tells the owner that a poll would find something. Listeners must not call back into the instance synchronously. */
 	wake(): void {
-		for (const listener of this.#listeners) {
-			try {
-				disregard(listener(), this.#onListenerError);
-			} catch (error) {
-				this.#onListenerError(error);
-			}
-		}
+		for (const listener of this.#listeners)
+			callOut(listener, this.#onListenerError);
 	}
 
 	/** Adds a wake listener; the returned function removes it. */

@@ -2,11 +2,13 @@
  * The source's side of hash resolution. Runs on progress, holds nothing, changes nothing, keeps no index of its own: what a
  * hash names is the adapter's knowledge, what is resident the cache's.
  */
+
 import {
 	AmbiguousHashError,
 	HashNotFoundError,
 	InvalidArgumentError,
 } from "../ports/errors.js";
+import { disregard } from "../ports/foreign.js";
 import type { KeyAdapter } from "../ports/key-adapter.js";
 import {
 	type BlockKey,
@@ -142,7 +144,7 @@ export class HashResponder {
 
 	#misbehaved(method: string, answer: unknown, expected: string): void {
 		// An adapter that answers with a promise may reject it later, and nobody else will listen.
-		if (answer instanceof Promise) answer.catch(() => {});
+		disregard(answer);
 		this.#options.onLookupError?.(
 			new InvalidArgumentError(
 				`KeyAdapter.${method}`,
